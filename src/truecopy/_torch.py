@@ -1,0 +1,252 @@
+"""The only module that names torch's internals: one function for each need.
+
+Each docstring says which public API is missing and what happens without the internal one. What is
+relied upon is checked by behavior, on first use; tests/unit/test_torch_internals.py checks it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+from torch.utils import _python_dispatch
+
+# Read once: the attribute walk costs as much as the calls themselves.
+_C: Any = torch._C
+_dispatch_keys = _C._dispatch_keys
+
+
+def disable_torch_function() -> Any:
+    """A context in which tensors of subclasses, and modes, are read as plain tensors.
+
+    `torch.overrides` has no public form. Without it, reading a shape would run users' code.
+    """
+    return _C.DisableTorchFunction()
+
+
+def no_modes() -> Any:
+    """A context in which no dispatch mode sees what we do, and none changes what we get.
+
+    Only underscored names tell of the modes that are on. Without it, an empty tensor that we make to
+    read an address would be a fake one under FakeTensorMode, and an event in somebody's log.
+    """
+    return _python_dispatch._disable_current_modes()
+
+
+def saved_tensors(node: Any) -> list[Tensor]:
+    """What a graph node saved for the backward pass, as it was saved: no unpack hook is run.
+
+    The public `_saved_*` attributes run users' unpack hooks, and raise once the graph was freed.
+    """
+    found: list[Tensor] = []
+    for name in dir(type(node)):
+        if name.startswith("_raw_saved_"):
+            held = getattr(node, name)
+            for saved in held if isinstance(held, (list, tuple)) else (held,):
+                if isinstance(data := _saved_data(saved), Tensor):
+                    found.append(data)
+    return found
+
+
+def _saved_data(saved: Any) -> Any:
+    try:
+        return saved.data
+    except (AttributeError, RuntimeError):  # freed by a backward pass, or an older torch
+        return None
+
+
+def dispatch_keys(tensor: Tensor) -> int:
+    """What a tensor is, as one number: device, layout, conj and neg bits, wrappers, inference.
+
+    Public readers exist for each part, a dozen calls against one.
+    """
+    return _dispatch_keys(tensor).raw_repr()  # type: ignore[no-any-return]
+
+
+def dispatch_keys_of_all(tensors: Iterable[Tensor]) -> set[int]:
+    """The different `dispatch_keys` of many tensors."""
+    return set(map(_C.DispatchKeySet.raw_repr, map(_dispatch_keys, tensors)))
+
+
+def _plain_keys() -> frozenset[int]:
+    with disable_torch_function(), torch.inference_mode(False):
+        ordinary = dispatch_keys(torch.empty(0, device="cpu"))
+    with disable_torch_function(), torch.inference_mode():
+        inference = dispatch_keys(torch.empty(0, device="cpu"))
+    return frozenset((ordinary, inference))
+
+
+PLAIN_KEYS = _plain_keys()
+"""`dispatch_keys` of ordinary dense CPU tensors, made outside and inside of inference mode."""
+
+
+def is_functorch_wrapper(tensor: Tensor) -> bool:
+    """Whether the tensor is a stand-in that vmap, grad or jvp made; it dies with its transform."""
+    return bool(_C._functorch.is_functorch_wrapped_tensor(tensor))
+
+
+def is_python_dispatched(tensor: Tensor) -> bool:
+    """Whether the tensor's operations are answered by `__torch_dispatch__`: a wrapper or a fake."""
+    return bool(_dispatch_keys(tensor).has(_C.DispatchKey.Python))
+
+
+def is_copy_on_write(tensor: Tensor) -> bool:
+    """Whether the storage is shared lazily until somebody writes (`torch._lazy_clone`).
+
+    Nothing public tells. Asking `data_ptr()` instead would make the copy.
+    """
+    return bool(_C._is_cow_tensor(tensor))
+
+
+def storage_address(tensor: Tensor) -> int:
+    """Address of the storage's first byte, without materializing a copy-on-write storage.
+
+    The public `untyped_storage().data_ptr()` materializes. 0 for storages without memory.
+    """
+    return int(_C._data_address(tensor))
+
+
+def storage_identity(tensor: Tensor) -> int:
+    """A number that two tensors share exactly while they share one storage object.
+
+    Public storages are new Python objects at every access; their addresses are equal for empty ones.
+    """
+    return int(tensor.untyped_storage()._cdata)
+
+
+def make_subclass(cls: type[Tensor], data: Tensor, requires_grad: bool) -> Tensor:
+    """`data` itself as a tensor of class `cls`, without running the class's constructor."""
+    return torch.Tensor._make_subclass(cls, data, requires_grad)
+
+
+def hooks_of(tensor: Tensor) -> list[str]:
+    """Names of the kinds of hooks that hang on a tensor; only underscored attributes tell."""
+    found = []
+    if tensor._backward_hooks:
+        found.append("backward hooks")
+    if getattr(tensor, "_post_accumulate_grad_hooks", None):
+        found.append("post-accumulate-grad hooks")
+    return found
+
+
+def coo_parts(tensor: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices and values of a COO tensor as they are; the public readers demand a coalesced one."""
+    return tensor._indices(), tensor._values()
+
+
+def set_coalesced(tensor: Tensor, coalesced: bool) -> None:
+    """The coalesced flag, as the source has it. The constructor's argument is public only in part."""
+    tensor._coalesced_(coalesced)
+
+
+def nested_parts(tensor: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Sizes, strides and offsets of a strided nested tensor; nothing public hands them out."""
+    return (
+        tensor._nested_tensor_size(),
+        tensor._nested_tensor_strides(),
+        tensor._nested_tensor_storage_offsets(),
+    )
+
+
+def nested_from_buffer(buffer: Tensor, sizes: Tensor, strides: Tensor, offsets: Tensor) -> Tensor:
+    """A strided nested tensor on a buffer that exists already."""
+    result: Tensor = torch._nested_view_from_buffer(buffer, sizes, strides, offsets)
+    return result
+
+
+def keep_ragged_size(source_offsets: Tensor, copied_offsets: Tensor) -> None:
+    """Let a copied jagged tensor keep the symbolic length of its source.
+
+    Two jagged tensors add up only if that length is one object. Without this, the copy and its
+    siblings have different shapes.
+    """
+    from torch.nested._internal import nested_tensor
+
+    registry = nested_tensor._tensor_symint_registry
+    length = registry.get(source_offsets)
+    if length is not None:
+        registry[copied_offsets] = length
+
+
+def is_jagged(tensor: Tensor) -> bool:
+    """Whether this is torch's own NestedTensor of the jagged layout."""
+    return tensor.layout is torch.jagged and hasattr(tensor, "_offsets")
+
+
+def quantized_on(
+    source: Tensor, storage: torch.UntypedStorage, offset: int, strides: tuple[int, ...]
+) -> Tensor:
+    """A tensor with the source's quantizer on given memory; the public constructors compute instead."""
+    if source.qscheme() in (torch.per_tensor_affine,):
+        quantizer: tuple[Any, ...] = (source.qscheme(), source.q_scale(), source.q_zero_point())
+    else:
+        quantizer = (
+            source.qscheme(),
+            source.q_per_channel_scales().clone(),
+            source.q_per_channel_zero_points().clone(),
+            source.q_per_channel_axis(),
+        )
+    typed = torch.storage.TypedStorage(wrap_storage=storage, dtype=source.dtype, _internal=True)
+    result: Tensor = torch._utils._rebuild_qtensor(
+        typed, offset, source.size(), strides, quantizer, False, None
+    )
+    return result
+
+
+def with_bits_of(source: Tensor, copied: Tensor) -> Tensor:
+    """`copied` with the conjugate and negative bits of the source, its bytes untouched."""
+    if source.is_conj():
+        copied = torch._conj(copied)
+    if source.is_neg():
+        copied = torch._neg_view(copied)
+    return copied
+
+
+def without_bits(tensor: Tensor) -> Tensor:
+    """The same bytes seen without conjugate and negative bits."""
+    if tensor.is_conj():
+        tensor = torch._conj(tensor)
+    if tensor.is_neg():
+        tensor = torch._neg_view(tensor)
+    return tensor
+
+
+def clone_all(tensors: list[Tensor]) -> list[Tensor]:
+    """One clone each, in one call. `[t.clone() for t in tensors]` is the public form, and slower."""
+    return list(torch._foreach_clone(tensors))
+
+
+def copy_all(into: list[Tensor], sources: list[Tensor]) -> None:
+    """One `copy_` each, in one call; version counters move. A loop of `copy_` is the public form."""
+    torch._foreach_copy_(into, sources)
+
+
+def lazy_clone(tensor: Tensor) -> Tensor:
+    """A copy-on-write clone: no bytes move until somebody writes."""
+    result: Tensor = torch._lazy_clone(tensor)
+    return result
+
+
+def in_dual_level() -> bool:
+    """Whether forward-mode differentiation is on, and tensors may carry tangents."""
+    return forward_ad._current_level >= 0
+
+
+def tangent(tensor: Tensor) -> Tensor | None:
+    """The forward-mode tangent of a dual tensor, or None."""
+    return forward_ad.unpack_dual(tensor).tangent if in_dual_level() else None
+
+
+def accumulated_tensor(node: Any) -> Tensor | None:
+    """The leaf into whose `.grad` a graph node accumulates, or None for every other node.
+
+    AccumulateGrad nodes have no public type; they alone have `variable`.
+    """
+    return (
+        getattr(node, "variable", None)
+        if node.name() == "torch::autograd::AccumulateGrad"
+        else None
+    )

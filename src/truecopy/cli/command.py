@@ -1,0 +1,40 @@
+"""What a command is, and how it says that it cannot go on. Imports nothing heavy."""
+
+import argparse
+from enum import IntEnum
+from pathlib import Path
+from typing import Protocol
+
+
+class ExitCode(IntEnum):
+    """What `truecopy` tells the shell."""
+
+    CLEAN = 0
+    FINDINGS = 1
+    USAGE = 2
+    COULD_NOT_LOOK = 3
+
+
+class Command(Protocol):
+    """One word after `truecopy`: the class name in lower case; its docstring is the help text."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of this command to its own parser."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do the work and return an exit code; raise CommandError where it cannot be done."""
+
+
+class CommandError(Exception):
+    """A sentence for the user, and the exit code that goes with it."""
+
+    def __init__(self, message: str, exit_code: int = ExitCode.COULD_NOT_LOOK) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def require_existing(*paths: Path) -> None:
+    """Refuse paths where nothing is, before anything heavy is imported to read them."""
+    for path in paths:
+        if not path.exists():
+            raise CommandError(f"cannot look at {str(path)!r}: there is no such file or directory")

@@ -1,0 +1,31 @@
+"""`truecopy compact IN OUT`."""
+
+import argparse
+from pathlib import Path
+
+from truecopy.cli.command import CommandError, ExitCode, require_existing
+from truecopy.cli.printing import print_record
+
+
+class Compact:
+    """Write a checkpoint again without the bytes that nobody reaches; ties are kept."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Take a checkpoint and a place for the smaller one."""
+        parser.add_argument("source", metavar="IN", type=Path, help="the checkpoint to read")
+        parser.add_argument("target", metavar="OUT", type=Path, help="the file to write")
+        parser.add_argument("--force", action="store_true", help="replace OUT where it exists")
+        parser.add_argument("--json", action="store_true", help="print the record as JSON")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Read, write, verify what was written, and report."""
+        require_existing(args.source)
+        if args.target.exists() and not args.force:
+            raise CommandError(
+                f"{str(args.target)!r} exists, and would be replaced: pass --force",
+                ExitCode.USAGE,
+            )
+        from truecopy.files.compaction import compact
+
+        print_record(compact(args.source, args.target, force=args.force), as_json=args.json)
+        return ExitCode.CLEAN

@@ -1,0 +1,35 @@
+"""`truecopy compare A B`."""
+
+import argparse
+from pathlib import Path
+
+from truecopy.cli.command import ExitCode, require_existing
+from truecopy.cli.printing import print_record
+
+
+class Compare:
+    """Show which tensors of two checkpoints differ, by how much, and which ties differ."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Take two checkpoints, or two records of one kind."""
+        parser.add_argument(
+            "first", metavar="A", type=Path, help="a checkpoint, or a record printed with --json"
+        )
+        parser.add_argument("second", metavar="B", type=Path, help="what to set beside it")
+        parser.add_argument(
+            "--rtol", type=float, default=0.0, metavar="R",
+            help="count |a - b| <= atol + R * |b| as equal (default: equal bits)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--atol", type=float, default=0.0, metavar="T", help="the part that is not relative"
+        )
+        parser.add_argument("--json", action="store_true", help="print the record as JSON")
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Read both, and report."""
+        require_existing(args.first, args.second)
+        from truecopy.files.beside import set_beside
+
+        found = set_beside(args.first, args.second, rtol=args.rtol, atol=args.atol)
+        print_record(found, as_json=args.json)
+        return ExitCode.CLEAN if found.is_clean else ExitCode.FINDINGS

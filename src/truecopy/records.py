@@ -1,0 +1,38 @@
+"""What every record has in common: it is plain data in one envelope, and prints as its report."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+SCHEMA_VERSION = 1
+
+
+class Record:
+    """Base of what looking at something returns. Reports are functions of it; nothing flows back."""
+
+    __slots__ = ()
+    kind = "record"
+
+    def body(self) -> dict[str, Any]:
+        """The record's own data, JSON-able."""
+        raise AssertionError(f"{type(self).__name__} has no body")  # every final class has one
+
+    def to_json(self) -> dict[str, Any]:
+        """The record in its envelope: kind, version, and what it was made with."""
+        import torch
+
+        from truecopy import __version__
+
+        made_with = {
+            "truecopy": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        }
+        return {"kind": self.kind, "version": SCHEMA_VERSION, "made_with": made_with, **self.body()}
+
+    def __str__(self) -> str:
+        from truecopy.reports.terminal import render
+
+        text: str = render(self)
+        return text

@@ -1,0 +1,45 @@
+"""What a type checker tells a user about each verb. Read by mypy in `make check`, never run."""
+
+from typing import assert_type
+
+import numpy as np
+import torch
+from torch import nn
+
+import truecopy as tc
+
+model = nn.Linear(2, 2)
+optimizer = torch.optim.AdamW(model.parameters())
+tensor = torch.zeros(3)
+
+# A copy has the type of its source, whatever the options.
+assert_type(tc.copy(model), nn.Linear)
+assert_type(tc.copy(tensor, alias="whole", grad="keep", device="cpu", strict=True), torch.Tensor)
+assert_type(tc.copy((model, optimizer)), tuple[nn.Linear, torch.optim.AdamW])
+assert_type(tc.copy({"weight": tensor}), dict[str, torch.Tensor])
+assert_type(tc.copy(np.zeros(3)).dtype, np.dtype[np.float64])
+assert_type(tc.copy(model, into=model), nn.Linear)
+assert_type(tc.copy(model, share=["model.weight", nn.Embedding]), nn.Linear)
+assert_type(tc.deepcopy(model), nn.Linear)
+assert_type(tc.deepcopy(model, {}), nn.Linear)
+
+assert_type(tc.plan(model), tc.Plan)
+assert_type(tc.relate(tensor, tensor), tc.Relation)
+assert_type(tc.relate(tensor, tensor).why, str)
+assert_type(tc.aliases(model), tc.Aliases)
+assert_type(tc.who_shares(tensor), list[tc.Holder])
+tc.assert_independent(model, tc.copy(model))
+
+# Every error can be caught as one, and as the builtin that a user would think of.
+try:
+    tc.copy(model)
+except tc.CannotCopy as error:
+    assert_type(error.where, str | None)
+except (tc.NotIndependent, tc.CannotRead, tc.StructureMismatch, tc.UsageError) as failure:
+    assert_type(failure.way_out, str | None)
+except tc.TruecopyError:
+    pass
+
+# A wrong option is seen before the program runs.
+tc.copy(model, alias="sometimes")  # type: ignore[arg-type]
+tc.copy(model, gradient="keep")  # type: ignore[call-arg]
