@@ -6,8 +6,9 @@ relied upon is checked by behavior, on first use; tests/unit/test_torch_internal
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +28,26 @@ def disable_torch_function() -> Any:
     return _C.DisableTorchFunction()
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def run_eagerly(function: Callable[P, R]) -> Callable[P, R]:
+    """`function`, which torch.compile calls instead of tracing into it.
+
+    Public names only, and here since every room needs it. `torch.compiler.disable` as a decorator
+    would import the compiler for everyone; tracing takes the first branch, and no other run does.
+    """
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        if torch.compiler.is_compiling():
+            return torch.compiler.disable(function)(*args, **kwargs)  # type: ignore[no-any-return]
+        return function(*args, **kwargs)
+
+    return called
+
+
 def no_modes() -> Any:
     """A context in which no dispatch mode sees what we do, and none changes what we get.
 
@@ -41,14 +62,9 @@ def saved_tensors(node: Any) -> list[Tensor]:
 
     The public `_saved_*` attributes run users' unpack hooks, and raise once the graph was freed.
     """
-    found: list[Tensor] = []
-    for name in dir(type(node)):
-        if name.startswith("_raw_saved_"):
-            held = getattr(node, name)
-            for saved in held if isinstance(held, (list, tuple)) else (held,):
-                if isinstance(data := _saved_data(saved), Tensor):
-                    found.append(data)
-    return found
+    held = [getattr(node, name) for name in dir(type(node)) if name.startswith("_raw_saved_")]
+    saved = [one for some in held for one in (some if isinstance(some, (list, tuple)) else (some,))]
+    return [data for data in map(_saved_data, saved) if isinstance(data, Tensor)]
 
 
 def _saved_data(saved: Any) -> Any:
@@ -99,6 +115,11 @@ def is_copy_on_write(tensor: Tensor) -> bool:
     Nothing public tells. Asking `data_ptr()` instead would make the copy.
     """
     return bool(_C._is_cow_tensor(tensor))
+
+
+def any_copy_on_write(tensors: Iterable[Tensor]) -> bool:
+    """Whether `is_copy_on_write` holds for any of many tensors, asked in one C loop."""
+    return any(map(_C._is_cow_tensor, tensors))
 
 
 def storage_address(tensor: Tensor) -> int:
@@ -180,20 +201,24 @@ def quantized_on(
     source: Tensor, storage: torch.UntypedStorage, offset: int, strides: tuple[int, ...]
 ) -> Tensor:
     """A tensor with the source's quantizer on given memory; the public constructors compute instead."""
-    if source.qscheme() in (torch.per_tensor_affine,):
-        quantizer: tuple[Any, ...] = (source.qscheme(), source.q_scale(), source.q_zero_point())
-    else:
-        quantizer = (
-            source.qscheme(),
-            source.q_per_channel_scales().clone(),
-            source.q_per_channel_zero_points().clone(),
-            source.q_per_channel_axis(),
+    if source.qscheme() == torch.per_tensor_affine:
+        made: Tensor = torch._empty_affine_quantized(
+            (0,),
+            scale=source.q_scale(),
+            zero_point=source.q_zero_point(),
+            dtype=source.dtype,
+            device=storage.device,
         )
-    typed = torch.storage.TypedStorage(wrap_storage=storage, dtype=source.dtype, _internal=True)
-    result: Tensor = torch._utils._rebuild_qtensor(
-        typed, offset, source.size(), strides, quantizer, False, None
-    )
-    return result
+    else:
+        made = torch._empty_per_channel_affine_quantized(
+            source.shape,
+            scales=source.q_per_channel_scales().clone(),
+            zero_points=source.q_per_channel_zero_points().clone(),
+            axis=source.q_per_channel_axis(),
+            dtype=source.dtype,
+            device=storage.device,
+        )
+    return made.set_(storage, offset, source.shape, strides)
 
 
 def with_bits_of(source: Tensor, copied: Tensor) -> Tensor:
@@ -205,8 +230,19 @@ def with_bits_of(source: Tensor, copied: Tensor) -> Tensor:
     return copied
 
 
-def without_bits(tensor: Tensor) -> Tensor:
-    """The same bytes seen without conjugate and negative bits."""
+NOT_MOVED_AS_IS = frozenset(
+    (torch.bool, *(getattr(torch, f"{sign}int{n}") for n in range(1, 8) for sign in ("", "u")))
+)
+"""Dtypes of one byte that `clone` and `copy_` compute (True for any byte but 0) or refuse."""
+
+
+def as_bytes(tensor: Tensor) -> Tensor:
+    """The same memory as something that `copy_` moves and does not compute.
+
+    Without conjugate and negative bits; bools and parts of bytes as whole bytes.
+    """
+    if tensor.dtype in NOT_MOVED_AS_IS:
+        return tensor.view(torch.uint8)
     if tensor.is_conj():
         tensor = torch._conj(tensor)
     if tensor.is_neg():

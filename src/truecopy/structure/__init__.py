@@ -1,0 +1,1 @@
+"""Python structure: kinds of objects, paths, one walker, rebuilding. Knows nothing of memory."""

@@ -1,0 +1,138 @@
+"""Making the copies: a walk's program, carried out.
+
+In: a walk and a memo that already has the copy of each leaf. Out: the copy of the root. The memo is
+the standard library's, so that objects with a `__deepcopy__` of their own join in, whoever comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import deepcopy as standard_deepcopy  # bound now: users may put ours in its place
+from typing import Any
+
+from truecopy.structure.kinds import Kind, foreign_copiers, kind_of
+from truecopy.structure.parts import fill_container, make_container
+from truecopy.structure.protocol import fill_reduced, make_reduced
+from truecopy.structure.tensors import fill_tensor, make_tensor
+from truecopy.structure.walk import Node, Op, Walk
+from truecopy.structure.weak import can_rebind, rebound, target_of
+
+Memo = dict[int, Any]
+
+_MISSING: Any = object()
+
+
+class Rebuilder:
+    """Carries out one walk's program."""
+
+    def __init__(self, walk: Walk, memo: Memo) -> None:
+        self.walk = walk
+        self.memo = memo
+        self.made_here: set[int] = set()  # not by a __deepcopy__, nor before: only these are filled
+        self.unchanged: set[int] = (
+            set()
+        )  # their own copies: tuples of atoms, what refuses to be copied
+
+    def run(self, leaves: Memo) -> Any:
+        """The copy of the walk's root, given the copies of its leaves by the ids of their sources."""
+        for key, kept in self.walk.kept.items():
+            self.memo.setdefault(key, kept.value)
+        known = self.memo.keys() & leaves.keys() if self.memo else ()
+        for key in known:  # copied before, by whoever passed the memo
+            del leaves[key]
+        self.memo.update(leaves)
+        self.made_here.update(leaves)
+        for op, node in self.walk.program:
+            try:
+                if op is Op.MAKE:
+                    self.make(node)
+                else:
+                    self.fill(node)
+            except Exception as error:
+                _add_path(error, self.walk, node)
+                raise
+        return self.copy_of(self.walk.root)
+
+    def make(self, node: Node) -> None:
+        """Make a node's object, unless somebody's `__deepcopy__` has done it by now."""
+        key = id(node.value)
+        if self._has(key):
+            return
+        if node.kind is Kind.OPAQUE:
+            self._let_copy_itself(node.value)
+            return
+        copies = self._copies_of(node.parts.made_from)
+        if self._has(key):  # a cycle led back here while its parts were made
+            return
+        match node.kind:
+            case Kind.TENSOR:
+                made = make_tensor(node.value, node.parts, copies)
+            case Kind.REDUCED:
+                made = make_reduced(node.value, node.parts, copies)
+            case _:
+                made = make_container(node.kind, node.value, node.parts, copies)
+        if made is node.value:
+            self.unchanged.add(key)
+        else:
+            self.memo[key] = made
+            self.made_here.add(key)
+
+    def _has(self, key: int) -> bool:
+        return key in self.memo or key in self.unchanged
+
+    def _let_copy_itself(self, value: Any) -> None:
+        copier = foreign_copiers().get(type(value))
+        made = value.__deepcopy__(self.memo) if copier is None else copier(value, self.memo)
+        if made is value:
+            self.unchanged.add(id(value))
+        else:
+            self.memo.setdefault(id(value), made)
+
+    def fill(self, node: Node) -> None:
+        """Put the copies of what it holds into a node's new object."""
+        if id(node.value) not in self.made_here:
+            return
+        made = self.memo[id(node.value)]
+        copies = self._copies_of(node.parts.filled_with)
+        match node.kind:
+            case Kind.TENSOR:
+                fill_tensor(made, node.parts, copies)
+            case Kind.REDUCED:
+                fill_reduced(made, node.parts, copies)
+            case _:
+                fill_container(node.kind, made, node.parts, copies)
+
+    def _copies_of(self, values: Sequence[Any]) -> list[Any]:
+        try:
+            return list(map(self.memo.__getitem__, map(id, values)))
+        except KeyError:  # atoms among them, or something that a cycle needs early
+            return [self.copy_of(value) for value in values]
+
+    def copy_of(self, value: Any) -> Any:
+        """The copy of anything in the structure, made on the spot where a cycle needs it early."""
+        made = self.memo.get(id(value), _MISSING)
+        if made is not _MISSING:
+            return made
+        kind = kind_of[type(value)]
+        if kind in (Kind.ATOM, Kind.FUNCTION) or id(value) in self.unchanged:
+            return value
+        if kind is Kind.WEAKREF:
+            return self._rebound(value)
+        node = self.walk.nodes.get(id(value))
+        if node is not None:
+            self.make(node)
+            return self.memo.get(id(value), value)
+        return standard_deepcopy(value, self.memo)
+
+    def _rebound(self, reference: Any) -> Any:
+        """A weak reference to the copy, where its target is copied too."""
+        target = target_of(reference)
+        if self.walk.contains(target) and can_rebind(reference):
+            return rebound(reference, self.copy_of(target))
+        return reference
+
+
+def _add_path(error: Exception, walk: Walk, node: Node) -> None:
+    note = f"while truecopy was copying {walk.path_of((node.parent, node.place))}"
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
