@@ -1,0 +1,1 @@
+"""Exact copies: a plan, memory for it, the transfer, and the structure made again."""

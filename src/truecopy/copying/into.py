@@ -1,0 +1,263 @@
+"""Copies into a structure that exists: everything is compared first, then everything is written.
+
+In: a source and a target of the same shape. Out: the target, whose tensors kept their addresses.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+
+from truecopy import _torch
+from truecopy.copying.leaves import storage_bytes
+from truecopy.copying.transfer import transfer
+from truecopy.errors import StructureMismatch
+from truecopy.memory.groups import Table, partition, tabulate
+from truecopy.memory.region import Region
+from truecopy.structure.kinds import Kind, kind_of
+from truecopy.structure.paths import Attribute, Item
+from truecopy.structure.tensors import Form, form_of
+from truecopy.structure.walk import Keep, Node, Walk, walk
+
+_HIDDEN_STATE: dict[type, Any] = {
+    torch.Generator: lambda source, target: target.set_state(source.get_state()),
+    random.Random: lambda source, target: target.setstate(source.getstate()),
+    np.random.RandomState: lambda source, target: target.set_state(source.get_state()),
+    np.random.Generator: lambda source, target: setattr(
+        target.bit_generator, "state", source.bit_generator.state
+    ),
+}
+"""Objects that keep their state where no attribute shows it, and how it is handed over."""
+
+
+@dataclass(slots=True)
+class _Writes:
+    """What will be written, once everything is known to match."""
+
+    tensors: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)  # target, source
+    arrays: list[tuple[Any, Any]] = field(default_factory=list)
+    values: list[tuple[Any, Any, Any]] = field(default_factory=list)  # holder, step, value
+    states: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    gradients: list[tuple[torch.Tensor, torch.Tensor | None]] = field(default_factory=list)
+
+
+def copy_into(source: Any, target: Any, name: str, keep: Keep | None) -> None:
+    """Make `target` hold what `source` holds, in place; raise before writing if anything differs."""
+    ours = walk(source, name, keep=keep, with_grad=False)
+    theirs = walk(target, "into", keep=keep, with_grad=False)
+    writes = _Writes()
+    with _torch.disable_torch_function(), torch.no_grad():
+        _compare_structures(ours, theirs, writes)
+        _compare_leaves(ours, theirs, writes)
+        _compare_aliasing(ours, theirs)
+        _write(writes)
+
+
+def _differ(walked: Walk, place: Any, expected: str, got: str) -> NoReturn:
+    raise StructureMismatch(
+        "differs from the source; nothing was written",
+        where=str(walked.path_of(place)),
+        expected=expected,
+        got=got,
+        way_out="Without into=, tc.copy makes a new structure",
+    )
+
+
+# --- objects ------------------------------------------------------------------------------------
+
+
+def _compare_structures(ours: Walk, theirs: Walk, writes: _Writes) -> None:
+    mine, yours = list(ours.nodes.values()), list(theirs.nodes.values())
+    for source, target in zip(mine, yours, strict=False):
+        _compare_nodes(theirs, source, target, writes)
+    if len(mine) != len(yours) or len(ours.leaves) != len(theirs.leaves):
+        _differ(
+            theirs, (None, 0), f"{len(mine)} objects and {len(ours.leaves)} tensors",
+            f"{len(yours)} objects and {len(theirs.leaves)} tensors",
+        )  # fmt: skip
+    if not mine and not ours.leaves and ours.root != theirs.root:
+        _differ(
+            theirs,
+            (None, 0),
+            f"a value that can be written in place, or {ours.root!r}",
+            repr(theirs.root),
+        )
+
+
+def _compare_nodes(theirs: Walk, source: Node, target: Node, writes: _Writes) -> None:
+    place = (target.parent, target.place)
+    if type(source.value) is not type(target.value):
+        _differ(theirs, place, type(source.value).__name__, type(target.value).__name__)
+    if len(source.children) != len(target.children):
+        _differ(theirs, place, f"{len(source.children)} members", f"{len(target.children)} members")
+    for index, (mine, yours) in enumerate(zip(source.children, target.children, strict=True)):
+        step = target.parts.step(index)
+        if source.parts.step(index) != step:
+            _differ(
+                theirs,
+                place,
+                str(source.parts.step(index).code("a member ")),
+                step.code("a member "),
+            )
+        if mine is not yours and (_is_plain(mine) or _is_plain(yours)):
+            _compare_values(theirs, target, index, mine, yours, writes)
+    hand_over = next((f for cls, f in _HIDDEN_STATE.items() if isinstance(source.value, cls)), None)
+    if hand_over is not None:
+        writes.states.append((hand_over, source.value, target.value))
+
+
+def _is_plain(value: Any) -> bool:
+    return kind_of[type(value)] in (Kind.ATOM, Kind.FUNCTION)
+
+
+def _compare_values(
+    theirs: Walk, target: Node, index: int, mine: Any, yours: Any, writes: _Writes
+) -> None:
+    """A number, string or function that differs is written where its holder can be written."""
+    if _is_plain(mine) != _is_plain(yours):
+        _differ(theirs, (target, index), type(mine).__name__, type(yours).__name__)
+    if type(mine) is type(yours) and _equal(mine, yours):
+        return
+    step = target.parts.step(index)
+    frozen = isinstance(target.value, (tuple, frozenset, set)) and isinstance(step, Item)
+    if frozen or not isinstance(step, Attribute | Item):
+        _differ(theirs, (target, index), repr(mine), repr(yours))
+    writes.values.append((target.value, step, mine))
+
+
+def _equal(a: Any, b: Any) -> bool:
+    return bool(a == b) or (isinstance(a, float) and math.isnan(a) and math.isnan(b))
+
+
+# --- tensors and arrays -------------------------------------------------------------------------
+
+
+def _compare_leaves(ours: Walk, theirs: Walk, writes: _Writes) -> None:
+    for row, (source, target) in enumerate(zip(ours.leaves, theirs.leaves, strict=True)):
+        place = (theirs.parents[row], theirs.indices[row])
+        wanted, found = _describe(source), _describe(target)
+        if wanted != found:
+            _differ(theirs, place, wanted, found)
+        if source is target:
+            continue
+        if isinstance(target, np.ndarray):
+            if not target.flags.writeable:
+                _differ(theirs, place, "an array that can be written", "a read-only array")
+            writes.arrays.append((target, source))
+        elif isinstance(target, torch.Tensor):
+            _compare_memory(theirs, place, source, target)
+            _compare_tensors(theirs, place, source, target, writes)
+        else:
+            _differ(theirs, place, "a tensor or an array", type(target).__name__)
+
+
+def _describe(leaf: Any) -> str:
+    if isinstance(leaf, torch.Tensor):
+        return f"{type(leaf).__name__} of {leaf.dtype} and shape {tuple(leaf.shape)}"
+    if isinstance(leaf, np.ndarray):
+        return f"{type(leaf).__name__} of {leaf.dtype} and shape {leaf.shape}"
+    return type(leaf).__name__
+
+
+def _compare_memory(theirs: Walk, place: Any, source: torch.Tensor, target: torch.Tensor) -> None:
+    """Whoever freed or shrank a storage left a tensor that torch would read and write past its end."""
+    for whose, tensor in (("source", source), ("target", target)):
+        if form_of(tensor) is Form.DENSE:
+            needed, have = storage_bytes(tensor)
+            if needed > have:
+                expected = f"memory for every element, {needed} bytes of storage"
+                _differ(theirs, place, expected, f"a {whose} whose storage has {have}")
+
+
+def _compare_tensors(
+    theirs: Walk, place: Any, source: torch.Tensor, target: torch.Tensor, writes: _Writes
+) -> None:
+    for index, (mine, yours) in enumerate(zip(_repeats(source), _repeats(target), strict=True)):
+        if yours and not mine:
+            _differ(
+                theirs, place, f"memory of its own along dimension {index}", "an expanded dimension"
+            )
+    if any(_repeats(target)):
+        thin = tuple(slice(0, 1) if repeated else slice(None) for repeated in _repeats(target))
+        writes.tensors.append((target[thin], source[thin]))
+    else:
+        writes.tensors.append((target, source))
+    new, old = _gradient(source), _gradient(target)
+    if new is not None and old is not None and _describe(new) == _describe(old):
+        writes.tensors.append((old, new))
+    elif new is not None or old is not None:
+        writes.gradients.append((target, new))
+
+
+def _gradient(tensor: torch.Tensor) -> torch.Tensor | None:
+    return tensor.grad if tensor.is_leaf or tensor.retains_grad else None
+
+
+def _repeats(tensor: torch.Tensor) -> list[bool]:
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        return [False] * tensor.dim()
+    return [s == 0 and n > 1 for n, s in zip(tensor.shape, tensor.stride(), strict=True)]
+
+
+def _compare_aliasing(ours: Walk, theirs: Walk) -> None:
+    """Targets that share memory must be shared in the same way by the sources, and with no source."""
+    mine, yours = tabulate(ours.leaves, ours.bare), tabulate(theirs.leaves, theirs.bare)
+    for group in partition(yours).shared:
+        first = group[0]
+        for row in group[1:]:
+            if _distance(mine, first, row) != _distance(yours, first, row):
+                _differ(
+                    theirs, (theirs.parents[row], theirs.indices[row]), "memory apart, as in the source",
+                    f"memory shared with {theirs.path(first)}",
+                )  # fmt: skip
+    both = tabulate([*ours.leaves, *theirs.leaves])
+    count = len(ours.leaves)
+    for group in partition(both).shared:
+        for row in (r for r in group if r >= count):
+            for other in (r for r in group if r < count):
+                if other != row - count or _distance(both, other, row) != 0:
+                    _differ(
+                        theirs, (theirs.parents[row - count], theirs.indices[row - count]),
+                        "memory apart from the source", f"memory shared with {ours.path(other)}",
+                    )  # fmt: skip
+
+
+def _distance(table: Table, a: int, b: int) -> int | None:
+    first, second = table.region(a), table.region(b)
+    if (
+        not isinstance(first, Region)
+        or not isinstance(second, Region)
+        or first.space != second.space
+    ):
+        return None
+    return second.start - first.start
+
+
+# --- writing ------------------------------------------------------------------------------------
+
+
+def _write(writes: _Writes) -> None:
+    transfer([_as_stored(target, source) for target, source in writes.tensors])
+    for target, source in writes.arrays:
+        np.copyto(target, source, casting="no")
+    for tensor, gradient in writes.gradients:
+        tensor.grad = None if gradient is None else gradient.clone()
+    for hand_over, source, target in writes.states:
+        hand_over(source, target)
+    for holder, step, value in writes.values:
+        if isinstance(step, Attribute):
+            object.__setattr__(holder, step.name, value)
+        else:
+            holder[step.key] = value
+
+
+def _as_stored(target: torch.Tensor, source: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both sides without conj and neg bits where they are alike, so that bytes go over as they are."""
+    if target.is_conj() == source.is_conj() and target.is_neg() == source.is_neg():
+        return _torch.as_bytes(target.detach()), _torch.as_bytes(source.detach())
+    return target.detach(), source.detach()

@@ -1,0 +1,455 @@
+"""Copies of tensors and arrays: memory first, bytes next, then flags.
+
+In: the leaves of a walk and the blocks that were planned for them. Out: one copy for each leaf.
+Bytes are moved as integers, never computed; whoever shared memory shares it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from truecopy import _torch
+from truecopy.copying.blocks import Block, Member, Move, dense_block, span_block
+from truecopy.copying.options import Options
+from truecopy.copying.transfer import LARGE, Pair, transfer
+from truecopy.errors import CannotCopy, NonLeaf, NotIndependent
+from truecopy.memory.groups import Partition, Table, partition, tabulate
+from truecopy.memory.region import Region, Unreadable
+from truecopy.structure.kinds import Kind, kind_of
+from truecopy.structure.tensors import Form, form_of, is_bare
+from truecopy.structure.walk import Walk
+
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+@dataclass(slots=True)
+class Layout:
+    """Leaves by the way they are copied; decided before any memory is taken."""
+
+    table: Table
+    plain: list[int] = field(default_factory=list)  # dense CPU tensors that share with nobody
+    blocks: list[Block] = field(default_factory=list)  # everything else that has memory torch shows
+    closed: list[int] = field(default_factory=list)  # memory that torch does not show: cloned
+    undecided: list[int] = field(default_factory=list)
+
+
+def lay_out(walked: Walk, options: Options) -> Layout:
+    """Decide for every leaf how it is copied. Allocates no tensor memory."""
+    table = tabulate(walked.leaves, walked.bare)
+    if options.alias == "whole":
+        _extend_to_storages(table)
+    shared = Partition(table, [], set()) if options.alias == "break" else partition(table)
+    if options.alias == "error" and shared.shared:
+        _refuse_sharing(walked, shared.shared)
+    layout = Layout(table, undecided=sorted(shared.undecided))
+    together: set[int] = set()
+    for group in shared.shared:
+        regions = [region for row in group if isinstance(region := table.region(row), Region)]
+        layout.blocks.append(span_block(group, regions, whole=options.alias == "whole"))
+        together.update(group)
+    for row, region in table.odd.items():
+        if row in together:
+            continue
+        if isinstance(region, Unreadable):
+            layout.closed.append(row)
+        elif options.alias == "whole" or region.repeats_itself or _is_storage(table.values[row]):
+            layout.blocks.append(span_block([row], [region], whole=options.alias == "whole"))
+        else:
+            layout.blocks.append(dense_block(row, region))
+    elsewhere = together.union(table.odd)
+    layout.plain = [row for row in range(len(table.values)) if row not in elsewhere]
+    return layout
+
+
+def _is_storage(value: Any) -> bool:
+    return isinstance(value, torch.UntypedStorage | torch.TypedStorage)
+
+
+def _extend_to_storages(table: Table) -> None:
+    """Let every row span its whole storage, so that all views of one storage form a group."""
+    for row in range(len(table.values)):
+        region = table.region(row)
+        table.odd[row] = region
+        if isinstance(region, Region) and region.storage is not None:
+            start = 0 if region.space[0] in ("meta", "freed") else region.storage_start
+            table.low[row], table.high[row] = start, start + region.storage[1]
+
+
+def _refuse_sharing(walked: Walk, groups: list[list[int]]) -> None:
+    first = groups[0]
+    raise NotIndependent(
+        f"shares memory with {walked.path(first[1])}",
+        where=str(walked.path(first[0])),
+        expected='values that share no byte, as alias="error" asks',
+        got=f"{len(groups)} alias {'group' if len(groups) == 1 else 'groups'}",
+        way_out='alias="preserve" keeps the sharing inside the copy, alias="break" ends it',
+    )
+
+
+def copy_leaves(walked: Walk, layout: Layout, options: Options) -> list[Any]:
+    """One copy for each leaf, in the order of the walk. Allocates what the blocks say."""
+    copies: list[Any] = [None] * len(walked.leaves)
+    with _torch.disable_torch_function(), torch.inference_mode(False), torch.no_grad():
+        refuse_what_cannot_be(walked, layout, options)
+        _copy_plain(walked.leaves, layout, options, copies)
+        pending: list[Pair] = []
+        for block in layout.blocks:
+            _copy_block(walked, block, options, copies, pending)
+        transfer(pending, fresh=True)
+        for row in layout.closed:
+            copies[row] = _finish(walked.leaves[row], _clone_closed(walked, row, options))
+        if options.grad == "keep":
+            _keep_graph(walked, layout, copies)
+    return copies
+
+
+def refuse_what_cannot_be(walked: Walk, layout: Layout, options: Options) -> None:
+    """Everything that would fail is found before a byte is copied."""
+    if options.grad == "error":
+        _refuse_non_leaves(walked)
+    if options.grad != "keep" and _torch.in_dual_level():
+        _refuse_tangents(walked)
+    for row in layout.closed:
+        leaf = walked.leaves[row]
+        if isinstance(leaf, torch.Tensor) and form_of(leaf) is Form.TRANSFORMED:
+            raise CannotCopy(
+                "is a stand-in that lives only inside a running torch.func transform",
+                where=str(walked.path(row)),
+                expected="a tensor with values",
+                got=f"a wrapper made by vmap, grad or jvp, of shape {tuple(leaf.shape)}",
+                way_out="Return it from the transformed function and copy it there",
+            )
+        if isinstance(leaf, torch.Tensor) and form_of(leaf) is Form.DENSE:
+            _check_storage(walked, row)
+    for row in _short_of_storage(walked.leaves, layout.plain):
+        _check_storage(walked, row)
+    for block in layout.blocks:
+        for move in block.moves:
+            if isinstance(walked.leaves[move.row], torch.Tensor):
+                _check_storage(walked, move.row)
+
+
+def _refuse_non_leaves(walked: Walk) -> None:
+    for row, leaf in enumerate(walked.leaves):
+        if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None:
+            raise NonLeaf(
+                f"was computed by autograd ({leaf.grad_fn.name()})",
+                where=str(walked.path(row)),
+                expected='graph leaves, as grad="error" asks',
+                got="a tensor with a grad_fn",
+                way_out='grad="detach" copies its values, grad="keep" keeps it in the graph',
+            )
+
+
+def _refuse_tangents(walked: Walk) -> None:
+    for row, leaf in enumerate(walked.leaves):
+        if isinstance(leaf, torch.Tensor) and _torch.tangent(leaf) is not None:
+            raise CannotCopy(
+                "carries a forward-mode tangent, which a copy of its values would lose",
+                where=str(walked.path(row)),
+                way_out='grad="keep" copies both; or copy outside of the dual level',
+            )
+
+
+def _short_of_storage(leaves: Sequence[Any], rows: list[int]) -> list[int]:
+    """Rows of dense tensors that reach beyond their storage; one lean loop, for there may be many."""
+    return [
+        row
+        for row in rows
+        if (leaf := leaves[row]).untyped_storage().nbytes()
+        < leaf.storage_offset() * leaf.itemsize + leaf.nbytes
+    ]
+
+
+def _check_storage(walked: Walk, row: int) -> None:
+    """Raise where a tensor reaches beyond its storage, which torch would read without a word."""
+    needed, have = storage_bytes(walked.leaves[row])
+    if needed > have:
+        raise CannotCopy(
+            "reaches beyond the end of its storage",
+            where=str(walked.path(row)),
+            expected=f"a storage of at least {needed} bytes",
+            got=f"{have} bytes",
+            way_out="Somebody shrank the storage with untyped_storage().resize_(); restore its size first",
+        )
+
+
+def storage_bytes(leaf: torch.Tensor) -> tuple[int, int]:
+    """Bytes of its storage that a strided tensor needs, and bytes that the storage has."""
+    last = sum((n - 1) * s for n, s in zip(leaf.shape, leaf.stride(), strict=True))
+    needed = (leaf.storage_offset() + last + 1) * leaf.itemsize if leaf.numel() else 0
+    return int(needed), leaf.untyped_storage().nbytes()
+
+
+def is_one_plain(obj: Any) -> bool:
+    """Whether the whole task is one ordinary dense tensor, which needs no plan."""
+    if kind_of[type(obj)] is not Kind.TENSOR:
+        return False
+    with _torch.disable_torch_function():
+        return (
+            is_bare(obj)
+            and obj.is_contiguous()
+            and obj.nbytes < LARGE
+            and obj.dtype not in _torch.NOT_MOVED_AS_IS
+            and not _torch.in_dual_level()
+            and obj.untyped_storage().nbytes() >= obj.storage_offset() * obj.itemsize + obj.nbytes
+        )
+
+
+def copy_one_plain(source: Any) -> Any:
+    """The copy of one such tensor. Allocates its bytes."""
+    # In this order: leaving inference mode turns gradient on.
+    with _torch.disable_torch_function(), torch.inference_mode(False), torch.no_grad():
+        return _finish(source, source.clone())
+
+
+# --- plain tensors: many at once ----------------------------------------------------------------
+
+
+def _copy_plain(leaves: Sequence[Any], layout: Layout, options: Options, copies: list[Any]) -> None:
+    rows = np.array(layout.plain, np.int64)
+    is_large = layout.table.high[rows] - layout.table.low[rows] >= LARGE
+    # With the large ones, those that `clone` does not copy byte by byte.
+    odd = _torch.NOT_MOVED_AS_IS
+    is_large |= np.fromiter((leaves[row].dtype in odd for row in rows), bool, len(rows))
+    small, large = rows[~is_large].tolist(), rows[is_large].tolist()
+    if options.device is not None and options.device.type != "cpu":
+        small, large = [], layout.plain
+    sources = [leaves[row] for row in small]
+    fresh = _torch.clone_all(sources) if sources else []
+    blocks = [torch.empty_like(leaves[row], device=options.device) for row in large]
+    pairs = [
+        (_torch.as_bytes(block), _torch.as_bytes(leaves[row]))
+        for row, block in zip(large, blocks, strict=True)
+    ]
+    transfer(pairs, fresh=True)
+    for row, new in zip(small, _finish_all(sources, fresh), strict=True):
+        copies[row] = new
+    for row, new in zip(large, blocks, strict=True):
+        copies[row] = _finish(leaves[row], new)
+
+
+def _finish_all(sources: list[torch.Tensor], fresh: list[torch.Tensor]) -> list[torch.Tensor]:
+    """`_finish` for many, which most of them do not need."""
+    if set(map(type, sources)) == {torch.Tensor} and not any(s.requires_grad for s in sources):
+        return fresh
+    return [_finish(source, new) for source, new in zip(sources, fresh, strict=True)]
+
+
+def _finish(source: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+    """`data` with the class and the requires_grad of its source."""
+    wants_grad = source.requires_grad and source.is_leaf
+    if type(source) is torch.Tensor:
+        return data.requires_grad_() if wants_grad else data
+    return _torch.make_subclass(type(source), data, wants_grad)
+
+
+# --- blocks: one allocation, many tensors -------------------------------------------------------
+
+
+def _copy_block(
+    walked: Walk,
+    block: Block,
+    options: Options,
+    copies: list[Any],
+    pending: list[Pair],
+) -> None:
+    leaves = walked.leaves
+    arrays_only = all(isinstance(leaves[m.row], np.ndarray) for m in block.members)
+    device = torch.device("cpu") if arrays_only else options.device or _device_of(leaves, block)
+    base = _allocate(leaves, block, device)
+    if block.moves and not block.freed:
+        pending += [
+            (_integers(base, move), _source_integers(leaves[move.row], move))
+            for move in block.moves
+        ]
+    for member in block.members:
+        copies[member.row] = _member(leaves[member.row], base, member)
+    if block.freed:
+        base.untyped_storage().resize_(0)
+
+
+def _device_of(leaves: Sequence[Any], block: Block) -> torch.device:
+    for member in block.members:
+        if not isinstance(leaves[member.row], np.ndarray):
+            device: torch.device = leaves[member.row].device
+            return device
+    return torch.device("cpu")
+
+
+def _allocate(leaves: Sequence[Any], block: Block, device: torch.device) -> torch.Tensor:
+    """The bytes of a block, flat. Fake tensors allocate through their own mode."""
+    first = leaves[block.members[0].row]
+    if block.space[0] == "meta" and isinstance(first, torch.Tensor):
+        return first.new_empty((block.nbytes,), dtype=torch.uint8)
+    return torch.empty(block.nbytes, dtype=torch.uint8, device=device)
+
+
+def _unit(move: Move) -> int:
+    """The largest integer that the bytes can be moved by."""
+    for unit in (8, 4, 2):
+        numbers = (move.itemsize, move.start, move.offset, *move.source_strides, *move.strides)
+        if all(number % unit == 0 for number in numbers):
+            return unit
+    return 1
+
+
+def _integers(base: torch.Tensor, move: Move) -> torch.Tensor:
+    """The move's place in the block, as integers."""
+    return _strided_integers(
+        base, move.offset, move.shape, move.strides, move.itemsize, _unit(move)
+    )
+
+
+def _source_integers(leaf: Any, move: Move) -> torch.Tensor:
+    """The move's bytes where they are, as integers; reading never materializes."""
+    unit = _unit(move)
+    if isinstance(leaf, torch.Tensor):
+        offset = move.start - _torch.storage_address(leaf)
+        return _strided_integers(leaf, offset, move.shape, move.source_strides, move.itemsize, unit)
+    if _is_storage(leaf):
+        storage = leaf.untyped() if isinstance(leaf, torch.TypedStorage) else leaf
+        flat = torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)
+        offset = move.start - _torch.storage_address(flat)
+        return _strided_integers(flat, offset, move.shape, move.source_strides, move.itemsize, unit)
+    return torch.from_numpy(np.asarray(_Integers(move, unit)))
+
+
+def _strided_integers(
+    holder: torch.Tensor,
+    offset: int,
+    shape: Sequence[int],
+    strides: Sequence[int],
+    itemsize: int,
+    unit: int,
+) -> torch.Tensor:
+    """A view of a tensor's storage as integers of `unit` bytes."""
+    shape, strides = (*shape, itemsize // unit), (*strides, unit)
+    view = torch.empty(0, dtype=_INTEGERS[unit], device=holder.device)
+    storage = holder.untyped_storage()
+    view.set_(storage, offset // unit, tuple(shape), tuple(s // unit for s in strides))
+    return view
+
+
+class _Integers:
+    """Integers at an address of this process, shown to numpy; the walk holds the array they are of."""
+
+    def __init__(self, move: Move, unit: int) -> None:
+        self.__array_interface__ = {
+            "version": 3,
+            "data": (move.start, False),
+            "shape": (*move.shape, move.itemsize // unit),
+            "strides": (*move.source_strides, unit),
+            "typestr": f"<i{unit}" if unit > 1 else "|u1",
+        }
+
+
+def _member(leaf: Any, base: torch.Tensor, member: Member) -> Any:
+    """One leaf's copy, as a view of its block.
+
+    All views of a block share its version counter, so that autograd catches an in-place write
+    through any of them, as it does at the source.
+    """
+    if isinstance(leaf, np.ndarray):
+        view: np.ndarray[Any, Any] = np.ndarray(
+            member.shape, leaf.dtype, base.numpy().data, member.offset, member.strides
+        )
+        view.flags.writeable = leaf.flags.writeable or 0 not in member.strides
+        return view
+    if _is_storage(leaf):
+        storage = base.untyped_storage()
+        if isinstance(leaf, torch.UntypedStorage):
+            return storage
+        return torch.TypedStorage(wrap_storage=storage, dtype=leaf.dtype, _internal=True)
+    itemsize = member.itemsize
+    strides = tuple(stride // itemsize for stride in member.strides)
+    if form_of(leaf) is Form.QUANTIZED:
+        return _finish(
+            leaf,
+            _torch.quantized_on(leaf, base.untyped_storage(), member.offset // itemsize, strides),
+        )
+    usable = base[: base.numel() // itemsize * itemsize].view(leaf.dtype)
+    data = usable.as_strided(member.shape, strides, member.offset // itemsize).detach()
+    return _finish(leaf, _torch.with_bits_of(leaf, data))
+
+
+# --- the rest -----------------------------------------------------------------------------------
+
+
+def _clone_closed(walked: Walk, row: int, options: Options) -> Any:
+    """A value whose memory torch does not show, by its own `clone`."""
+    leaf = walked.leaves[row]
+    copied = leaf.detach().clone()
+    if options.device is not None:
+        copied = copied.to(options.device)
+    if type(copied) is not type(leaf) and not isinstance(leaf, torch.nn.Parameter):
+        raise CannotCopy(
+            f"is a {type(leaf).__name__}, whose clone() is a {type(copied).__name__}",
+            where=str(walked.path(row)),
+            expected="a class whose clone() keeps its type, or that has __tensor_flatten__",
+            got=type(copied).__name__,
+            way_out="Give the class a __deepcopy__, or keep the value with share=",
+        )
+    return copied
+
+
+def _keep_graph(walked: Walk, layout: Layout, copies: list[Any]) -> None:
+    """Replace the copies of tensors that require grad by differentiable ones."""
+    leaves = walked.leaves
+    with torch.enable_grad():
+        for row in (*layout.plain, *layout.closed):
+            if _requires_grad(leaves[row]):
+                copies[row] = leaves[row].clone()
+        for block in layout.blocks:
+            rows = [member.row for member in block.members]
+            if any(_requires_grad(leaves[row]) for row in rows):
+                _keep_graph_of_block(walked, block, copies)
+
+
+def _requires_grad(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.requires_grad
+
+
+def _keep_graph_of_block(walked: Walk, block: Block, copies: list[Any]) -> None:
+    """One differentiable clone of the member that spans the block; the others are views of it."""
+    leaves = walked.leaves
+    lead = _lead(walked, block)
+    source = leaves[lead.row]
+    thin = source[tuple(slice(0, 1) if s == 0 else slice(None) for s in source.stride())]
+    clone = thin.clone(memory_format=torch.preserve_format)
+    if len(block.members) == 1:
+        copies[lead.row] = clone.expand(source.shape)
+        return
+    for member in block.members:
+        strides = tuple(stride // member.itemsize for stride in member.strides)
+        offset = (member.offset - lead.offset) // member.itemsize
+        copies[member.row] = clone.as_strided(member.shape, strides, offset)
+
+
+def _lead(walked: Walk, block: Block) -> Member:
+    if len(block.members) == 1:
+        return block.members[0]
+    dtypes = {walked.leaves[member.row].dtype for member in block.members}
+    for member in block.members:
+        leaf = walked.leaves[member.row]
+        dense = isinstance(leaf, torch.Tensor) and leaf.nbytes == block.nbytes
+        if (
+            dense
+            and leaf.requires_grad
+            and len(dtypes) == 1
+            and not leaf.is_conj()
+            and not leaf.is_neg()
+        ):
+            return member
+    raise CannotCopy(
+        'shares memory, and no tensor that requires grad spans it, which grad="keep" needs',
+        where=", ".join(str(walked.path(member.row)) for member in block.members),
+        expected="one differentiable tensor of which the others are views",
+        got=f"{len(block.members)} tensors that overlap in part, or of several dtypes",
+        way_out='alias="break" gives each a differentiable copy of its own',
+    )
