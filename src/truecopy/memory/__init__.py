@@ -1,0 +1,1 @@
+"""What shares memory: regions, exact overlap, relations, alias groups. Looks, and never writes."""
