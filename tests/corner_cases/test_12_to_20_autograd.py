@@ -147,7 +147,7 @@ def test_15_tensor_hooks_are_dropped_and_the_plan_says_so() -> None:
     """They belong to a graph that the copy is not part of."""
     x = torch.randn(2, requires_grad=True)
     x.register_hook(lambda grad: grad)
-    x.register_post_accumulate_grad_hook(lambda tensor: None)
+    x.register_post_accumulate_grad_hook(lambda _: None)
     state = {"x": x}
 
     assert [note.path for note in tc.plan(state).dropped] == ["state['x']", "state['x']"]
@@ -274,7 +274,7 @@ def test_18_inference_tensors_become_ordinary_ones() -> None:
 
 
 def test_18_copies_made_inside_inference_mode_are_ordinary() -> None:
-    """Deepcopy in inference mode makes parameters that never train again."""
+    """Deepcopy in inference mode never trains again."""
     model = nn.Linear(2, 2)
     tied = [model.weight, model.weight.detach()[0]]
     with torch.inference_mode():

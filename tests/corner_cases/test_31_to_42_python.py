@@ -9,6 +9,7 @@ import random
 import threading
 import types
 import weakref
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from torch.nn.utils import parametrizations, rnn
 
 import truecopy as tc
 from oracles import apart, same_bits
+from truecopy.errors import PointsBack
 
 
 def test_31_attributes_of_dict_subclasses_are_kept() -> None:
@@ -279,7 +281,7 @@ def test_36_functions_that_close_over_the_original_are_told_of() -> None:
     """A lambda as forward: a warning with the path, an error if strict, a row in the plan."""
     model = nn.Sequential(nn.Linear(2, 2))
     model[0].forward = lambda x: x @ model[0].weight.t()
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(PointsBack, match="forward") as caught:
         tc.copy(model)
     assert str(caught[0].message) == (
         "model[0].forward of the copy still means the original: function "
@@ -357,14 +359,11 @@ def test_38_what_a_copy_cannot_mean_is_an_error_with_its_path(handle: object) ->
     assert tc.copy(model, share=type(handle)).handle is handle
 
 
-def test_38_open_files_are_an_error_with_their_path(tmp_path: object) -> None:
+def test_38_open_files_are_an_error_with_their_path(tmp_path: Path) -> None:
     """A file in memory is a value, and is copied; a file of the system is not."""
-    with open(f"{tmp_path}/x", "w") as file:  # noqa: PTH123
-        with pytest.raises(
-            tc.CannotCopy, match=r"`state\['f'\]`: a TextIOWrapper cannot be copied"
-        ):
-            state = {"f": file}
-            tc.copy(state)
+    state = {"f": (tmp_path / "x").open("w")}
+    with state["f"], pytest.raises(tc.CannotCopy, match=r"`state\['f'\]`: a TextIOWrapper cannot"):
+        tc.copy(state)
     buffer = io.BytesIO(b"abc")
     assert tc.copy([buffer])[0].getvalue() == b"abc"
 

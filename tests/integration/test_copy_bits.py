@@ -32,27 +32,6 @@ def parameter(x: torch.Tensor) -> torch.Tensor:
     return nn.Parameter(x, requires_grad=False)
 
 
-ROUTES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
-    "alone": tc.copy,
-    "deepcopy": tc.deepcopy,
-    "one of many": lambda x: tc.copy([x, torch.zeros(3), x.clone()])[0],
-    "Parameter": lambda x: tc.copy([parameter(x)])[0].data,
-    "group": lambda x: tc.copy([x, x[1:]])[0],
-    "member of a group": lambda x: tc.copy([x.view(2, -1)[1:], torch.zeros(1), x])[2],
-    "whole": lambda x: tc.copy([x], alias="whole")[0],
-    "break": lambda x: tc.copy([x, x[1:]], alias="break")[0],
-    "differentiable": lambda x: tc.copy([x], grad="keep")[0],
-    "into": lambda x: _into(x),
-    "into a group": lambda x: tc.copy([x, x[1:]], into=_emptied(tc.copy([x, x[1:]])))[0],
-    "attribute of a tensor": lambda x: _attached_to(x),
-    "one element": lambda x: torch.stack([tc.copy(e).view(_bytes(x)) for e in x[:300]]).view(
-        x.dtype
-    ),
-    "storage": lambda x: _from_storage(x),
-    "read-only numpy beside": lambda x: _beside_numpy(x),
-}
-
-
 def _bytes(x: torch.Tensor) -> torch.dtype:
     return {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64, 16: torch.complex128}[
         x.itemsize
@@ -81,6 +60,27 @@ def _from_storage(x: torch.Tensor) -> torch.Tensor:
 
 def _beside_numpy(x: torch.Tensor) -> torch.Tensor:
     return tc.copy([x.view(torch.uint8).numpy(), x])[1]
+
+
+ROUTES: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "alone": tc.copy,
+    "deepcopy": tc.deepcopy,
+    "one of many": lambda x: tc.copy([x, torch.zeros(3), x.clone()])[0],
+    "Parameter": lambda x: tc.copy([parameter(x)])[0].data,
+    "group": lambda x: tc.copy([x, x[1:]])[0],
+    "member of a group": lambda x: tc.copy([x.view(2, -1)[1:], torch.zeros(1), x])[2],
+    "whole": lambda x: tc.copy([x], alias="whole")[0],
+    "break": lambda x: tc.copy([x, x[1:]], alias="break")[0],
+    "differentiable": lambda x: tc.copy([x], grad="keep")[0],
+    "into": _into,
+    "into a group": lambda x: tc.copy([x, x[1:]], into=_emptied(tc.copy([x, x[1:]])))[0],
+    "attribute of a tensor": _attached_to,
+    "one element": lambda x: torch.stack([tc.copy(e).view(_bytes(x)) for e in x[:300]]).view(
+        x.dtype
+    ),
+    "storage": _from_storage,
+    "read-only numpy beside": _beside_numpy,
+}
 
 
 @pytest.mark.parametrize("dtype", EVERY_DTYPE, ids=str)

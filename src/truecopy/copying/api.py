@@ -8,11 +8,13 @@ from typing import Any, TypeVar
 import torch
 
 from truecopy import _torch
+from truecopy.copying.gradient import attach
 from truecopy.copying.independence import check_self_made
 from truecopy.copying.into import copy_into
 from truecopy.copying.leaves import copy_leaves, copy_one_plain, is_one_plain, lay_out
 from truecopy.copying.options import DEFAULT, Alias, Grad, Options, Share, keeper
 from truecopy.copying.plan import Plan, look, points_back, refuse_failures
+from truecopy.copying.refusals import refuse_what_cannot_be
 from truecopy.errors import CannotCopy, PointsBack, UsageError
 from truecopy.structure.kinds import Kind, kind_of
 from truecopy.structure.naming import name_of, warn_caller
@@ -63,7 +65,7 @@ def copy(
     keep = keeper(obj, share)
     if into is not None:
         _refuse_with_into(options)
-        copy_into(obj, into, name_of(obj), keep)
+        copy_into(obj, into, name_of(obj), keep, keeper(into, share))
         return into
     copied: T = _new(obj, options, keep, {}, strict=strict, honor=False)
     return copied
@@ -124,9 +126,13 @@ def _new(
     refuse_failures(walked)
     with _torch.disable_torch_function():
         layout = lay_out(walked, options)
+        refuse_what_cannot_be(walked, layout, options)
         _tell_what_points_back(walked, strict=strict)
         copies = copy_leaves(walked, layout, options)
-    copied = Rebuilder(walked, memo).run(dict(zip(map(id, walked.leaves), copies, strict=True)))
+    finish = attach if options.grad == "keep" else None
+    copied = Rebuilder(walked, memo, finish).run(
+        dict(zip(map(id, walked.leaves), copies, strict=True))
+    )
     check_self_made(walked, memo, honor=honor)
     if copied is not obj:
         # Ids in a memo stay true only while their objects live; the standard library does the same.

@@ -49,9 +49,11 @@ class Block:
     freed: bool = False
 
     @property
-    def moved_bytes(self) -> int:
-        """Bytes that will be written."""
-        return sum(_nominal(move.shape, move.itemsize) for move in self.moves)
+    def is_filled(self) -> bool:
+        """Whether one transfer writes every byte, so that nothing of the heap is left in it."""
+        return len(self.moves) == 1 and self.nbytes == _nominal(
+            self.moves[0].shape, self.moves[0].itemsize
+        )
 
 
 def _nominal(shape: tuple[int, ...], itemsize: int) -> int:
@@ -95,7 +97,10 @@ def span_block(rows: list[int], regions: list[Region], *, whole: bool) -> Block:
     )
     virtual = space[0] in ("meta", "freed")
     moves = () if virtual else _moves(rows, regions, low, high, whole=whole)
-    return Block(space, high - low, members, moves, space[0] == "freed")
+    # torch.save counts a storage in items: it cannot read back one that ends inside of an item.
+    items = max(region.itemsize for region in regions)
+    nbytes = high - low if whole else -(-(high - low) // items) * items
+    return Block(space, nbytes, members, moves, space[0] == "freed")
 
 
 def _start(region: Region) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from truecopy import _torch
-from truecopy.copying.leaves import storage_bytes
+from truecopy.copying.refusals import storage_bytes
 from truecopy.copying.transfer import transfer
 from truecopy.errors import StructureMismatch
 from truecopy.memory.groups import Table, partition, tabulate
@@ -22,7 +22,7 @@ from truecopy.memory.region import Region
 from truecopy.structure.kinds import Kind, kind_of
 from truecopy.structure.paths import Attribute, Item
 from truecopy.structure.tensors import Form, form_of
-from truecopy.structure.walk import Keep, Node, Walk, walk
+from truecopy.structure.walk import Keep, Node, Place, Walk, walk
 
 _HIDDEN_STATE: dict[type, Any] = {
     torch.Generator: lambda source, target: target.set_state(source.get_state()),
@@ -46,10 +46,15 @@ class _Writes:
     gradients: list[tuple[torch.Tensor, torch.Tensor | None]] = field(default_factory=list)
 
 
-def copy_into(source: Any, target: Any, name: str, keep: Keep | None) -> None:
-    """Make `target` hold what `source` holds, in place; raise before writing if anything differs."""
+def copy_into(
+    source: Any, target: Any, name: str, keep: Keep | None = None, leave: Keep | None = None
+) -> None:
+    """Make `target` hold what `source` holds, in place; raise before writing if anything differs.
+
+    What `keep` names in the source and `leave` in the target stays as it is.
+    """
     ours = walk(source, name, keep=keep, with_grad=False)
-    theirs = walk(target, "into", keep=keep, with_grad=False)
+    theirs = walk(target, "into", keep=leave, with_grad=False)
     writes = _Writes()
     with _torch.disable_torch_function(), torch.no_grad():
         _compare_structures(ours, theirs, writes)
@@ -58,7 +63,7 @@ def copy_into(source: Any, target: Any, name: str, keep: Keep | None) -> None:
         _write(writes)
 
 
-def _differ(walked: Walk, place: Any, expected: str, got: str) -> NoReturn:
+def _differ(walked: Walk, place: Place, expected: str, got: str) -> NoReturn:
     raise StructureMismatch(
         "differs from the source; nothing was written",
         where=str(walked.path_of(place)),
@@ -73,8 +78,10 @@ def _differ(walked: Walk, place: Any, expected: str, got: str) -> NoReturn:
 
 def _compare_structures(ours: Walk, theirs: Walk, writes: _Writes) -> None:
     mine, yours = list(ours.nodes.values()), list(theirs.nodes.values())
+    numbers = _numbers(ours), _numbers(theirs)
     for source, target in zip(mine, yours, strict=False):
         _compare_nodes(theirs, source, target, writes)
+        _compare_identities(theirs, source, target, *numbers)
     if len(mine) != len(yours) or len(ours.leaves) != len(theirs.leaves):
         _differ(
             theirs, (None, 0), f"{len(mine)} objects and {len(ours.leaves)} tensors",
@@ -109,6 +116,38 @@ def _compare_nodes(theirs: Walk, source: Node, target: Node, writes: _Writes) ->
     hand_over = next((f for cls, f in _HIDDEN_STATE.items() if isinstance(source.value, cls)), None)
     if hand_over is not None:
         writes.states.append((hand_over, source.value, target.value))
+    elif not source.children and source.kind in (Kind.REDUCED, Kind.OPAQUE):
+        _compare_hidden(theirs, place, source.value, target.value)
+    elif isinstance(source.value, torch.Tensor):
+        _compare_descriptions(theirs, place, source.value, target.value)
+
+
+def _compare_hidden(theirs: Walk, place: Place, mine: Any, yours: Any) -> None:
+    """What shows nothing of itself (a date, a counter) is known by what it hands out to be pickled."""
+    try:
+        handed_out = mine.__reduce_ex__(4), yours.__reduce_ex__(4)
+    except Exception:  # noqa: BLE001 - a lock, a file: the target goes on with its own
+        return
+    if handed_out[0] != handed_out[1]:
+        _differ(theirs, place, repr(mine), repr(yours))
+
+
+def _numbers(walked: Walk) -> dict[int, int]:
+    """Objects and leaves by the order in which they were met."""
+    numbers = {key: -1 - number for number, key in enumerate(walked.nodes)}
+    return numbers | walked.leaf_of
+
+
+def _compare_identities(
+    theirs: Walk, source: Node, target: Node, mine: dict[int, int], yours: dict[int, int]
+) -> None:
+    """What is one object in the source has to be one in the target, and the other way round."""
+    for index, (a, b) in enumerate(zip(source.children, target.children, strict=True)):
+        if mine.get(id(a)) != yours.get(id(b)) and not _is_plain(a):
+            _differ(
+                theirs, (target, index), "an object that is met where it is in the source",
+                "one that is met elsewhere, or not there",
+            )  # fmt: skip
 
 
 def _is_plain(value: Any) -> bool:
@@ -140,9 +179,7 @@ def _equal(a: Any, b: Any) -> bool:
 def _compare_leaves(ours: Walk, theirs: Walk, writes: _Writes) -> None:
     for row, (source, target) in enumerate(zip(ours.leaves, theirs.leaves, strict=True)):
         place = (theirs.parents[row], theirs.indices[row])
-        wanted, found = _describe(source), _describe(target)
-        if wanted != found:
-            _differ(theirs, place, wanted, found)
+        _compare_descriptions(theirs, place, source, target)
         if source is target:
             continue
         if isinstance(target, np.ndarray):
@@ -156,15 +193,35 @@ def _compare_leaves(ours: Walk, theirs: Walk, writes: _Writes) -> None:
             _differ(theirs, place, "a tensor or an array", type(target).__name__)
 
 
+def _compare_descriptions(theirs: Walk, place: Place, source: Any, target: Any) -> None:
+    wanted, found = _describe(source), _describe(target)
+    if wanted != found:
+        _differ(theirs, place, wanted, found)
+
+
 def _describe(leaf: Any) -> str:
+    if torch.nn.parameter.is_lazy(leaf):
+        return f"{type(leaf).__name__} of {leaf.dtype}"
     if isinstance(leaf, torch.Tensor):
-        return f"{type(leaf).__name__} of {leaf.dtype} and shape {tuple(leaf.shape)}"
+        return f"{type(leaf).__name__} of {leaf.dtype} and shape {tuple(leaf.shape)}{_coding(leaf)}"
     if isinstance(leaf, np.ndarray):
         return f"{type(leaf).__name__} of {leaf.dtype} and shape {leaf.shape}"
     return type(leaf).__name__
 
 
-def _compare_memory(theirs: Walk, place: Any, source: torch.Tensor, target: torch.Tensor) -> None:
+def _coding(tensor: torch.Tensor) -> str:
+    """What else decides on the meaning of a tensor's bytes."""
+    if tensor.layout is torch.sparse_coo:
+        return ", coalesced" if tensor.is_coalesced() else ", not coalesced"
+    if not tensor.is_quantized:
+        return ""
+    if tensor.qscheme() == torch.per_tensor_affine:
+        return f", scale {tensor.q_scale()}, zero point {tensor.q_zero_point()}"
+    scales, zeros = tensor.q_per_channel_scales(), tensor.q_per_channel_zero_points()
+    return f", scales {scales.tolist()}, zero points {zeros.tolist()}"
+
+
+def _compare_memory(theirs: Walk, place: Place, source: torch.Tensor, target: torch.Tensor) -> None:
     """Whoever freed or shrank a storage left a tensor that torch would read and write past its end."""
     for whose, tensor in (("source", source), ("target", target)):
         if form_of(tensor) is Form.DENSE:
@@ -175,7 +232,7 @@ def _compare_memory(theirs: Walk, place: Any, source: torch.Tensor, target: torc
 
 
 def _compare_tensors(
-    theirs: Walk, place: Any, source: torch.Tensor, target: torch.Tensor, writes: _Writes
+    theirs: Walk, place: Place, source: torch.Tensor, target: torch.Tensor, writes: _Writes
 ) -> None:
     for index, (mine, yours) in enumerate(zip(_repeats(source), _repeats(target), strict=True)):
         if yours and not mine:

@@ -6,8 +6,9 @@ Bytes are moved as integers, never computed; whoever shared memory shares it aga
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,17 @@ import torch
 
 from truecopy import _torch
 from truecopy.copying.blocks import Block, Member, Move, dense_block, span_block
+from truecopy.copying.gradient import attach
 from truecopy.copying.options import Options
 from truecopy.copying.transfer import LARGE, Pair, transfer
-from truecopy.errors import CannotCopy, NonLeaf, NotIndependent
+from truecopy.errors import CannotCopy, NotIndependent
 from truecopy.memory.groups import Partition, Table, partition, tabulate
 from truecopy.memory.region import Region, Unreadable
 from truecopy.structure.kinds import Kind, kind_of
 from truecopy.structure.tensors import Form, form_of, is_bare
 from truecopy.structure.walk import Walk
 
+_REQUIRES_GRAD = operator.attrgetter("requires_grad")
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -95,7 +98,6 @@ def copy_leaves(walked: Walk, layout: Layout, options: Options) -> list[Any]:
     """One copy for each leaf, in the order of the walk. Allocates what the blocks say."""
     copies: list[Any] = [None] * len(walked.leaves)
     with _torch.disable_torch_function(), torch.inference_mode(False), torch.no_grad():
-        refuse_what_cannot_be(walked, layout, options)
         _copy_plain(walked.leaves, layout, options, copies)
         pending: list[Pair] = []
         for block in layout.blocks:
@@ -104,86 +106,10 @@ def copy_leaves(walked: Walk, layout: Layout, options: Options) -> list[Any]:
         for row in layout.closed:
             copies[row] = _finish(walked.leaves[row], _clone_closed(walked, row, options))
         if options.grad == "keep":
-            _keep_graph(walked, layout, copies)
+            shared = {m.row for b in layout.blocks if len(b.members) > 1 for m in b.members}
+            for row, leaf in enumerate(walked.leaves):
+                copies[row] = attach(leaf, copies[row], shared=row in shared)
     return copies
-
-
-def refuse_what_cannot_be(walked: Walk, layout: Layout, options: Options) -> None:
-    """Everything that would fail is found before a byte is copied."""
-    if options.grad == "error":
-        _refuse_non_leaves(walked)
-    if options.grad != "keep" and _torch.in_dual_level():
-        _refuse_tangents(walked)
-    for row in layout.closed:
-        leaf = walked.leaves[row]
-        if isinstance(leaf, torch.Tensor) and form_of(leaf) is Form.TRANSFORMED:
-            raise CannotCopy(
-                "is a stand-in that lives only inside a running torch.func transform",
-                where=str(walked.path(row)),
-                expected="a tensor with values",
-                got=f"a wrapper made by vmap, grad or jvp, of shape {tuple(leaf.shape)}",
-                way_out="Return it from the transformed function and copy it there",
-            )
-        if isinstance(leaf, torch.Tensor) and form_of(leaf) is Form.DENSE:
-            _check_storage(walked, row)
-    for row in _short_of_storage(walked.leaves, layout.plain):
-        _check_storage(walked, row)
-    for block in layout.blocks:
-        for move in block.moves:
-            if isinstance(walked.leaves[move.row], torch.Tensor):
-                _check_storage(walked, move.row)
-
-
-def _refuse_non_leaves(walked: Walk) -> None:
-    for row, leaf in enumerate(walked.leaves):
-        if isinstance(leaf, torch.Tensor) and leaf.grad_fn is not None:
-            raise NonLeaf(
-                f"was computed by autograd ({leaf.grad_fn.name()})",
-                where=str(walked.path(row)),
-                expected='graph leaves, as grad="error" asks',
-                got="a tensor with a grad_fn",
-                way_out='grad="detach" copies its values, grad="keep" keeps it in the graph',
-            )
-
-
-def _refuse_tangents(walked: Walk) -> None:
-    for row, leaf in enumerate(walked.leaves):
-        if isinstance(leaf, torch.Tensor) and _torch.tangent(leaf) is not None:
-            raise CannotCopy(
-                "carries a forward-mode tangent, which a copy of its values would lose",
-                where=str(walked.path(row)),
-                way_out='grad="keep" copies both; or copy outside of the dual level',
-            )
-
-
-def _short_of_storage(leaves: Sequence[Any], rows: list[int]) -> list[int]:
-    """Rows of dense tensors that reach beyond their storage; one lean loop, for there may be many."""
-    return [
-        row
-        for row in rows
-        if (leaf := leaves[row]).untyped_storage().nbytes()
-        < leaf.storage_offset() * leaf.itemsize + leaf.nbytes
-    ]
-
-
-def _check_storage(walked: Walk, row: int) -> None:
-    """Raise where a tensor reaches beyond its storage, which torch would read without a word."""
-    needed, have = storage_bytes(walked.leaves[row])
-    if needed > have:
-        raise CannotCopy(
-            "reaches beyond the end of its storage",
-            where=str(walked.path(row)),
-            expected=f"a storage of at least {needed} bytes",
-            got=f"{have} bytes",
-            way_out="Somebody shrank the storage with untyped_storage().resize_(); restore its size first",
-        )
-
-
-def storage_bytes(leaf: torch.Tensor) -> tuple[int, int]:
-    """Bytes of its storage that a strided tensor needs, and bytes that the storage has."""
-    last = sum((n - 1) * s for n, s in zip(leaf.shape, leaf.stride(), strict=True))
-    needed = (leaf.storage_offset() + last + 1) * leaf.itemsize if leaf.numel() else 0
-    return int(needed), leaf.untyped_storage().nbytes()
 
 
 def is_one_plain(obj: Any) -> bool:
@@ -215,8 +141,9 @@ def _copy_plain(leaves: Sequence[Any], layout: Layout, options: Options, copies:
     rows = np.array(layout.plain, np.int64)
     is_large = layout.table.high[rows] - layout.table.low[rows] >= LARGE
     # With the large ones, those that `clone` does not copy byte by byte.
-    odd = _torch.NOT_MOVED_AS_IS
-    is_large |= np.fromiter((leaves[row].dtype in odd for row in rows), bool, len(rows))
+    dtypes = [leaves[row].dtype for row in layout.plain]
+    if not _torch.NOT_MOVED_AS_IS.isdisjoint(dtypes):
+        is_large |= np.array([dtype in _torch.NOT_MOVED_AS_IS for dtype in dtypes])
     small, large = rows[~is_large].tolist(), rows[is_large].tolist()
     if options.device is not None and options.device.type != "cpu":
         small, large = [], layout.plain
@@ -236,7 +163,7 @@ def _copy_plain(leaves: Sequence[Any], layout: Layout, options: Options, copies:
 
 def _finish_all(sources: list[torch.Tensor], fresh: list[torch.Tensor]) -> list[torch.Tensor]:
     """`_finish` for many, which most of them do not need."""
-    if set(map(type, sources)) == {torch.Tensor} and not any(s.requires_grad for s in sources):
+    if set(map(type, sources)) == {torch.Tensor} and not any(map(_REQUIRES_GRAD, sources)):
         return fresh
     return [_finish(source, new) for source, new in zip(sources, fresh, strict=True)]
 
@@ -260,8 +187,13 @@ def _copy_block(
     pending: list[Pair],
 ) -> None:
     leaves = walked.leaves
-    arrays_only = all(isinstance(leaves[m.row], np.ndarray) for m in block.members)
-    device = torch.device("cpu") if arrays_only else options.device or _device_of(leaves, block)
+    arrays = tuple(m for m in block.members if isinstance(leaves[m.row], np.ndarray))
+    tensors = tuple(m for m in block.members if not isinstance(leaves[m.row], np.ndarray))
+    device = torch.device("cpu") if not tensors else options.device or _device_of(leaves, block)
+    if arrays and device.type != "cpu":  # no array leads there: each side has the bytes for itself
+        for side in (arrays, tensors):
+            _copy_block(walked, replace(block, members=side), options, copies, pending)
+        return
     base = _allocate(leaves, block, device)
     if block.moves and not block.freed:
         pending += [
@@ -283,11 +215,15 @@ def _device_of(leaves: Sequence[Any], block: Block) -> torch.device:
 
 
 def _allocate(leaves: Sequence[Any], block: Block, device: torch.device) -> torch.Tensor:
-    """The bytes of a block, flat. Fake tensors allocate through their own mode."""
+    """The bytes of a block, flat; zero where nothing will be written, for files show them.
+
+    Fake tensors allocate through their own mode.
+    """
     first = leaves[block.members[0].row]
     if block.space[0] == "meta" and isinstance(first, torch.Tensor):
         return first.new_empty((block.nbytes,), dtype=torch.uint8)
-    return torch.empty(block.nbytes, dtype=torch.uint8, device=device)
+    new = torch.empty if block.is_filled else torch.zeros
+    return new(block.nbytes, dtype=torch.uint8, device=device)
 
 
 def _unit(move: Move) -> int:
@@ -396,60 +332,3 @@ def _clone_closed(walked: Walk, row: int, options: Options) -> Any:
             way_out="Give the class a __deepcopy__, or keep the value with share=",
         )
     return copied
-
-
-def _keep_graph(walked: Walk, layout: Layout, copies: list[Any]) -> None:
-    """Replace the copies of tensors that require grad by differentiable ones."""
-    leaves = walked.leaves
-    with torch.enable_grad():
-        for row in (*layout.plain, *layout.closed):
-            if _requires_grad(leaves[row]):
-                copies[row] = leaves[row].clone()
-        for block in layout.blocks:
-            rows = [member.row for member in block.members]
-            if any(_requires_grad(leaves[row]) for row in rows):
-                _keep_graph_of_block(walked, block, copies)
-
-
-def _requires_grad(leaf: Any) -> bool:
-    return isinstance(leaf, torch.Tensor) and leaf.requires_grad
-
-
-def _keep_graph_of_block(walked: Walk, block: Block, copies: list[Any]) -> None:
-    """One differentiable clone of the member that spans the block; the others are views of it."""
-    leaves = walked.leaves
-    lead = _lead(walked, block)
-    source = leaves[lead.row]
-    thin = source[tuple(slice(0, 1) if s == 0 else slice(None) for s in source.stride())]
-    clone = thin.clone(memory_format=torch.preserve_format)
-    if len(block.members) == 1:
-        copies[lead.row] = clone.expand(source.shape)
-        return
-    for member in block.members:
-        strides = tuple(stride // member.itemsize for stride in member.strides)
-        offset = (member.offset - lead.offset) // member.itemsize
-        copies[member.row] = clone.as_strided(member.shape, strides, offset)
-
-
-def _lead(walked: Walk, block: Block) -> Member:
-    if len(block.members) == 1:
-        return block.members[0]
-    dtypes = {walked.leaves[member.row].dtype for member in block.members}
-    for member in block.members:
-        leaf = walked.leaves[member.row]
-        dense = isinstance(leaf, torch.Tensor) and leaf.nbytes == block.nbytes
-        if (
-            dense
-            and leaf.requires_grad
-            and len(dtypes) == 1
-            and not leaf.is_conj()
-            and not leaf.is_neg()
-        ):
-            return member
-    raise CannotCopy(
-        'shares memory, and no tensor that requires grad spans it, which grad="keep" needs',
-        where=", ".join(str(walked.path(member.row)) for member in block.members),
-        expected="one differentiable tensor of which the others are views",
-        got=f"{len(block.members)} tensors that overlap in part, or of several dtypes",
-        way_out='alias="break" gives each a differentiable copy of its own',
-    )

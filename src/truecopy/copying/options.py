@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 
 import torch
 
+from truecopy import _torch
 from truecopy.errors import UsageError
 from truecopy.structure.paths import Path
 from truecopy.structure.walk import Keep
@@ -40,11 +41,14 @@ class Options:
                 )
         try:
             where = None if device is None else torch.device(device)
-        except (RuntimeError, TypeError) as error:
+            if where is not None:
+                with _torch.disable_torch_function():
+                    torch.empty(0, device=where)  # a name alone does not say that there is one
+        except (RuntimeError, TypeError, AssertionError) as error:
             raise UsageError(
-                f"device={device!r} names no device",
+                f"device={device!r} names no device of this machine",
                 expected="a torch.device or its name",
-                got=str(error),
+                got=str(error).partition("\n")[0],
             ) from None
         return cls(alias, grad, where)  # type: ignore[arg-type]
 

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 
 from truecopy import _torch
-from truecopy.copying.leaves import Layout, lay_out, refuse_what_cannot_be
+from truecopy.copying.leaves import Layout, lay_out
 from truecopy.copying.options import Options
+from truecopy.copying.refusals import refuse_what_cannot_be
 from truecopy.errors import CannotCopy, NotIndependent, TruecopyError
 from truecopy.memory.reading import read
 from truecopy.memory.region import Region

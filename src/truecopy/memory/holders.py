@@ -13,18 +13,12 @@ import torch
 from truecopy import _torch
 from truecopy.memory.counting import are_identical, count_common, count_reached
 from truecopy.memory.groups import Table, tabulate
-from truecopy.memory.heap import (
-    Heap,
-    Name,
-    Variable,
-    gradient_of,
-    graph_of,
-    look,
-)
+from truecopy.memory.heap import Heap, Name, Variable, look
 from truecopy.memory.overlap import overlaps
 from truecopy.memory.reading import read
 from truecopy.memory.region import Region
 from truecopy.memory.sides import own_leaves
+from truecopy.memory.steps import gradient_of, graph_of
 from truecopy.records import Record
 from truecopy.structure.naming import caller_frame, name_of
 from truecopy.structure.paths import Item, Path, Step
@@ -77,9 +71,9 @@ def who_shares(x: Any) -> list[Holder]:
 
     >>> import torch, truecopy as tc
     >>> x = torch.zeros(4)
-    >>> cache = {"head": x[:2]}
-    >>> print(*tc.who_shares(x))  # doctest: +ELLIPSIS
-    ...cache['head'] (Tensor of shape (2,)) shares 8 bytes with x
+    >>> head = x[:2]
+    >>> "overlapping" in [holder.relation for holder in tc.who_shares(x)]
+    True
     """
     with _torch.disable_torch_function(), _torch.no_modes():
         heap = look()  # before anything of ours exists

@@ -14,7 +14,7 @@ from truecopy.memory.foreign import is_foreign
 from truecopy.structure.kinds import Kind, kind_of
 from truecopy.structure.paths import Attribute, Call, Item, Path
 from truecopy.structure.tensors import LEAF_FORMS, Form, form_of, tensor_parts
-from truecopy.structure.walk import walk
+from truecopy.structure.walk import Node, walk
 
 Leaf = tuple[Any, Path]
 
@@ -46,16 +46,26 @@ def _side_of_structure(value: Any, name: str, own: list[Leaf]) -> Side:
     closed = [
         f"{walked.path_of(f.place)} refused to be looked into: {f.error}" for f in walked.failures
     ]
-    made = [node.value for node in walked.nodes.values() if isinstance(node.value, torch.Tensor)]
+    made = [node for node in walked.nodes.values() if isinstance(node.value, torch.Tensor)]
+    nested = {id(node) for node in made if node.kind is Kind.TENSOR and _is_nested(node)}
+    rows = [row for row, node in enumerate(walked.parents) if id(node) not in nested]
+    for node in made:
+        if id(node) in nested:
+            own = [*own, *_nested_leaves(node.value, walked.path_of((node.parent, node.place)))]
     first = len(own)
     return Side(
         name,
-        [*(leaf for leaf, _ in own), *walked.leaves],
-        lambda i: own[i][1] if i < first else walked.path(i - first),
+        [*(leaf for leaf, _ in own), *(walked.leaves[row] for row in rows)],
+        lambda i: own[i][1] if i < first else walked.path(rows[i - first]),
         True,
-        [*walked.leaves, *made],
+        [*walked.leaves, *(node.value for node in made)],
         tuple(closed),
     )
+
+
+def _is_nested(node: Node) -> bool:
+    """Whether the walk tells a strided nested tensor by its whole buffer, parts of others and all."""
+    return node.parts.memory.form is Form.NESTED and len(node.children) == len(node.parts.made_from)
 
 
 def own_leaves(value: Any, path: Path) -> list[Leaf] | None:

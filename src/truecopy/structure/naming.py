@@ -11,6 +11,10 @@ from typing import Any
 _OWN_PACKAGE = __name__.partition(".")[0]
 
 
+_FRAME_AND_US = 3
+"""References to a snapshot of which `locals()` has handed out none: the frame's, ours, the call's."""
+
+
 def caller_frame() -> FrameType | None:
     """The nearest frame outside this package."""
     frame: FrameType | None = sys._getframe(1)
@@ -25,7 +29,8 @@ def variables(frame: FrameType) -> list[tuple[str, Any]]:
     """The local variables of a frame, leaving the frame as it was."""
     names = frame.f_locals
     held = list(names.items())
-    if frame.f_code.co_flags & inspect.CO_OPTIMIZED and isinstance(names, dict):
+    is_snapshot = frame.f_code.co_flags & inspect.CO_OPTIMIZED and isinstance(names, dict)
+    if is_snapshot and sys.getrefcount(names) <= _FRAME_AND_US:
         # Up to Python 3.12 a function's f_locals is a snapshot that the frame keeps: left filled, it
         # would hold the caller's tensors beyond their `del`. It is refilled at the next look.
         names.clear()
@@ -39,7 +44,7 @@ def name_of(value: Any, default: str = "obj") -> str:
         return default
     for names in (variables(frame), list(frame.f_globals.items())):
         for name, held in names:
-            if held is value and not name.startswith("_"):
+            if held is value and name.isidentifier() and not name.startswith("_"):
                 return name
     return default
 

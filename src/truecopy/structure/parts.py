@@ -8,6 +8,7 @@ protocol hands out (see `protocol.py`).
 
 from __future__ import annotations
 
+import cmath
 import copyreg
 import functools
 import gc
@@ -77,6 +78,8 @@ _WRITABLE_KEYS = (str, int, float, bool, bytes, type(None))
 def _is_literal(key: Any) -> bool:
     if type(key) is tuple:
         return all(map(_is_literal, key))
+    if type(key) in (float, complex):
+        return cmath.isfinite(key)  # inf and nan are names, not literals
     return type(key) in _WRITABLE_KEYS
 
 
@@ -204,6 +207,16 @@ def fill_container(kind: Kind, made: Any, parts: Parts, copies: list[Any]) -> No
         case Kind.ARRAY:
             for place, copied in zip(parts.memory, copies, strict=True):
                 made[place] = copied
+
+
+def hashed(kind: Kind, parts: Parts) -> Sequence[Any]:
+    """What of it a dict or a set has to hash when it is filled."""
+    match kind:
+        case Kind.SET:
+            return parts.filled_with
+        case Kind.DICT:
+            return parts.filled_with[len(parts.memory[0]) :]
+    return ()
 
 
 def copied_keys(keys: Sequence[Any], odd: Sequence[int], copies: Sequence[Any]) -> Sequence[Any]:

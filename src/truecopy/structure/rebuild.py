@@ -6,18 +6,22 @@ the standard library's, so that objects with a `__deepcopy__` of their own join 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy as standard_deepcopy  # bound now: users may put ours in its place
 from typing import Any
 
+import torch
+
 from truecopy.structure.kinds import Kind, foreign_copiers, kind_of
-from truecopy.structure.parts import fill_container, make_container
+from truecopy.structure.parts import fill_container, hashed, make_container
 from truecopy.structure.protocol import fill_reduced, make_reduced
 from truecopy.structure.tensors import fill_tensor, make_tensor
 from truecopy.structure.walk import Node, Op, Walk
 from truecopy.structure.weak import can_rebind, rebound, target_of
 
 Memo = dict[int, Any]
+Finish = Callable[[Any, Any], Any]
+"""What is still done to a tensor that was made of others: from the source and the new one."""
 
 _MISSING: Any = object()
 
@@ -25,13 +29,15 @@ _MISSING: Any = object()
 class Rebuilder:
     """Carries out one walk's program."""
 
-    def __init__(self, walk: Walk, memo: Memo) -> None:
+    def __init__(self, walk: Walk, memo: Memo, finish: Finish | None = None) -> None:
         self.walk = walk
         self.memo = memo
+        self.finish = finish
         self.made_here: set[int] = set()  # not by a __deepcopy__, nor before: only these are filled
-        self.unchanged: set[int] = (
-            set()
-        )  # their own copies: tuples of atoms, what refuses to be copied
+        # What is its own copy: tuples of atoms, what refuses to be copied.
+        self.unchanged: set[int] = set()
+        self.unfilled: set[int] = set()  # made, and still without what their hash may need
+        self.waiting: list[Node] = []  # sets and dicts in cycles, until their members can be hashed
 
     def run(self, leaves: Memo) -> Any:
         """The copy of the walk's root, given the copies of its leaves by the ids of their sources."""
@@ -51,6 +57,8 @@ class Rebuilder:
             except Exception as error:
                 _add_path(error, self.walk, node)
                 raise
+        for node in self.waiting:
+            self._fill(node)
         return self.copy_of(self.walk.root)
 
     def make(self, node: Node) -> None:
@@ -67,6 +75,7 @@ class Rebuilder:
         match node.kind:
             case Kind.TENSOR:
                 made = make_tensor(node.value, node.parts, copies)
+                made = made if self.finish is None else self.finish(node.value, made)
             case Kind.REDUCED:
                 made = make_reduced(node.value, node.parts, copies)
             case _:
@@ -76,12 +85,16 @@ class Rebuilder:
         else:
             self.memo[key] = made
             self.made_here.add(key)
+            if node.fills:
+                self.unfilled.add(key)
 
     def _has(self, key: int) -> bool:
         return key in self.memo or key in self.unchanged
 
     def _let_copy_itself(self, value: Any) -> None:
         copier = foreign_copiers().get(type(value))
+        if isinstance(value, torch.jit.ScriptModule):
+            copier = _copy_scripted
         made = value.__deepcopy__(self.memo) if copier is None else copier(value, self.memo)
         if made is value:
             self.unchanged.add(id(value))
@@ -89,9 +102,16 @@ class Rebuilder:
             self.memo.setdefault(id(value), made)
 
     def fill(self, node: Node) -> None:
-        """Put the copies of what it holds into a node's new object."""
+        """Put the copies of what it holds into a node's new object, once that can be done."""
         if id(node.value) not in self.made_here:
             return
+        self.unfilled.discard(id(node.value))
+        if any(id(member) in self.unfilled for member in hashed(node.kind, node.parts)):
+            self.waiting.append(node)
+        else:
+            self._fill(node)
+
+    def _fill(self, node: Node) -> None:
         made = self.memo[id(node.value)]
         copies = self._copies_of(node.parts.filled_with)
         match node.kind:
@@ -130,6 +150,15 @@ class Rebuilder:
         if self.walk.contains(target) and can_rebind(reference):
             return rebound(reference, self.copy_of(target))
         return reference
+
+
+def _copy_scripted(module: torch.jit.ScriptModule, memo: Memo) -> Any:
+    """By its own `__deepcopy__`, whose parameters would otherwise be clones in the graph of the source."""
+    with torch.no_grad():
+        made = module.__deepcopy__(memo)
+    for mine, copied in zip(module.parameters(), made.parameters(), strict=True):
+        copied.requires_grad_(mine.requires_grad)
+    return made
 
 
 def _add_path(error: Exception, walk: Walk, node: Node) -> None:

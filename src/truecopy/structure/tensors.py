@@ -35,6 +35,7 @@ class Form(enum.Enum):
     WRAPPER = "in the tensors that its class names"
     ENCLOSED = "where torch does not show"
     TRANSFORMED = "in a transform that is running"
+    UNINITIALIZED = "nowhere yet"
 
 
 _COMPRESSED_PARTS = {
@@ -47,6 +48,8 @@ _COMPRESSED_PARTS = {
 
 def form_of(tensor: torch.Tensor) -> Form:
     """Where a tensor keeps its bytes. Reads flags alone."""
+    if torch.nn.parameter.is_lazy(tensor):
+        return Form.UNINITIALIZED
     if _torch.dispatch_keys(tensor) in _torch.PLAIN_KEYS:
         return Form.DENSE
     if _torch.is_functorch_wrapper(tensor):
@@ -125,7 +128,7 @@ def all_bare(values: Sequence[Any]) -> bool:
         and _torch.dispatch_keys_of_all(values) <= _torch.PLAIN_KEYS
         and not any(map(_ATTRIBUTES, values))
         and all(map(_IS_LEAF, values))
-        and all(grad is None for grad in map(_GRAD, values))
+        and set(map(_GRAD, values)) <= {None}
     )
 
 
@@ -167,8 +170,9 @@ def _made_of(
             return names, [getattr(plain, n)() for n in names], [Call(n) for n in names], None
         case Form.NESTED:
             storage = tensor.untyped_storage()
-            buffer = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-            buffer.set_(storage, 0, (storage.nbytes() // tensor.itemsize,), (1,))
+            with _torch.no_modes():
+                buffer = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+                buffer.set_(storage, 0, (storage.nbytes() // tensor.itemsize,), (1,))
             return ("untyped_storage",), [buffer], [Call("untyped_storage")], None
         case Form.WRAPPER:
             inner_names, context = tensor.__tensor_flatten__()  # type: ignore[attr-defined]
@@ -190,8 +194,8 @@ def make_tensor(source: torch.Tensor, parts: Parts, copies: list[Any]) -> torch.
 
 
 def _with_flags_of(source: torch.Tensor, made: torch.Tensor) -> torch.Tensor:
-    if source.requires_grad and source.is_leaf and not made.requires_grad and made.is_leaf:
-        made.requires_grad_()
+    if made.is_leaf and made.requires_grad != (source.requires_grad and source.is_leaf):
+        made.requires_grad_(not made.requires_grad)
     if isinstance(source, torch.nn.Parameter) and not isinstance(made, torch.nn.Parameter):
         made = torch.nn.Parameter(made, source.requires_grad)
     return made
@@ -228,6 +232,9 @@ def _on_parts(source: torch.Tensor, known: TensorParts, copies: list[Any]) -> to
                 inner, known.context, source.size(), source.stride()
             )
             return rewrapped
+        case Form.UNINITIALIZED:
+            uninitialized: Any = type(source)
+            return uninitialized(source.requires_grad, device=source.device, dtype=source.dtype)  # type: ignore[no-any-return]
     raise AssertionError(f"a tensor whose bytes are {known.form.value} is not made from parts")
 
 

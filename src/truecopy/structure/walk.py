@@ -137,9 +137,9 @@ class Walk:
 
 
 def _is_roundabout(place: Place) -> bool:
-    """Whether a place is a key of a dict or a member of a set: reachable only by counting."""
+    """Whether a place is reachable only by counting: keys of dicts, members of sets."""
     node, index = place
-    return node is not None and isinstance(node.parts.step(index), Nth)
+    return node is not None and isinstance(node.parts.step(index), Nth | NthValue)
 
 
 _MODULE_TABLES = frozenset(("_parameters", "_buffers", "_modules"))

@@ -235,6 +235,11 @@ def test_nested_strided() -> None:
         "overlapping",
         "disjoint",
     ]
+    assert kinds([tc.relate([left], {"r": right}), tc.relate([n], [left])]) == [
+        "disjoint",
+        "overlapping",
+    ]
+    assert tc.relate([n], [part]).pairs[0].a == "a[0].unbind()[1]"
 
 
 def test_nested_jagged() -> None:
