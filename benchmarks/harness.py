@@ -40,7 +40,8 @@ class Case:
     calls: int = 1  # in one sample; more than one where a call is short
 
 
-MOST_HELD = 14 * GIB
+MOST_HELD = 7 * GIB
+"""Beyond, the host of a virtual machine took touched buffers too, and the ceiling fell to a tenth."""
 
 
 def settle() -> None:
@@ -74,12 +75,12 @@ def measure(case: Case, regime: Regime, seed: int = 0) -> dict[str, Any]:
     """All methods of a case, each once in each round, in an order shuffled anew."""
     order = random.Random(seed)
     times: dict[str, list[float]] = {name: [] for name in case.methods}
-    held: list[Any] = []
     rounds = case.rounds
     if regime == "fresh":
         rounds = max(5, min(rounds, MOST_HELD // (case.nbytes * case.calls * len(case.methods))))
-    for method in case.methods.values():
-        held.append(method() if regime == "fresh" else (method(), None)[1])  # warm-up; held too, for freed memory would be recycled
+    held = [method() for method in case.methods.values()]  # a warm-up
+    if regime == "recycled":
+        held.clear()
     for _ in range(rounds):
         names = list(case.methods)
         order.shuffle(names)
@@ -88,7 +89,9 @@ def measure(case: Case, regime: Regime, seed: int = 0) -> dict[str, Any]:
                 settle()
             gc.collect()
             gc.disable()
-            times[name].append(sample(case.methods[name], case.calls, held if regime == "fresh" else None))
+            times[name].append(
+                sample(case.methods[name], case.calls, held if regime == "fresh" else None)
+            )
             gc.enable()
     return {
         "case": case.name,
@@ -127,8 +130,11 @@ def save(name: str, results: list[dict[str, Any]], checks: list[dict[str, Any]])
 
 
 def check(what: str, got: float, must: float, stretch: float | None = None) -> dict[str, Any]:
-    """One target: the figure that must hold, the headline, and what was measured."""
-    verdict = "missed" if got < must else "stretch" if stretch is not None and got >= stretch else "holds"
+    """One target: the figure that must hold (0 where there is but a headline), and what was measured."""
+    if stretch is not None and got >= stretch:
+        verdict = "stretch"
+    else:
+        verdict = "holds" if got >= must > 0 else "missed"
     headline = "" if stretch is None else f" [{stretch:g}]"
     print(f"{verdict:>8}  {got:6.2f}  (must {must:g}{headline})  {what}", flush=True)
     return {"what": what, "got": got, "must": must, "stretch": stretch, "verdict": verdict}

@@ -17,7 +17,9 @@ def rows() -> list[str]:
         for check in json.loads(file.read_text())["checks"]:
             stretch = "" if check["stretch"] is None else f" [{check['stretch']:g}]"
             target = f"{check['must']:.2g}{stretch}"
-            lines.append(f"| {check['what']} | {target} | {check['got']:.2f} | {check['verdict']} |")
+            lines.append(
+                f"| {check['what']} | {target} | {check['got']:.2f} | {check['verdict']} |"
+            )
     return lines
 
 
@@ -26,7 +28,11 @@ def medians() -> list[str]:
     lines: list[str] = []
     for file in sorted((HERE / "results").glob("*.json")):
         for result in json.loads(file.read_text())["results"]:
-            lines += ["", f"**{result['case']}, {result['regime']}** ({result['rounds']} rounds)", ""]
+            lines += [
+                "",
+                f"**{result['case']}, {result['regime']}** ({result['rounds']} rounds)",
+                "",
+            ]
             lines += ["| method | median |", "| --- | --- |"]
             ordered = sorted(result["median"].items(), key=lambda pair: pair[1])
             lines += [f"| {name} | {_time(seconds)} |" for name, seconds in ordered]

@@ -60,7 +60,9 @@ def resume() -> None:
     optimizer.load_state_dict(checkpoint)
     train(model, optimizer, 1)
     tell("the bug", "optimizer.load_state_dict(checkpoint)")
-    tell("", f"the checkpoint was taken at step 1, now it says {checkpoint['state'][0]['step']:.0f}")
+    tell(
+        "", f"the checkpoint was taken at step 1, now it says {checkpoint['state'][0]['step']:.0f}"
+    )
     try:
         tc.assert_independent(checkpoint, optimizer)
     except tc.NotIndependent as error:
@@ -70,7 +72,9 @@ def resume() -> None:
     optimizer.load_state_dict(tc.copy(checkpoint))
     train(model, optimizer, 1)
     tell("mended by", "optimizer.load_state_dict(tc.copy(checkpoint))")
-    tell("", f"the checkpoint was taken at step 2, now it says {checkpoint['state'][0]['step']:.0f}")
+    tell(
+        "", f"the checkpoint was taken at step 2, now it says {checkpoint['state'][0]['step']:.0f}"
+    )
 
 
 def activation() -> None:
@@ -115,7 +119,10 @@ def tied_head() -> None:
 
     group = tc.aliases(model).groups[0]
     tell("the bug", f"copy.deepcopy(model) keeps the tie: {tied(copy.deepcopy(model))}")
-    tell("found by", f"tc.aliases(model) -> {' and '.join(group.paths)} share {group.reached_bytes} bytes")
+    tell(
+        "found by",
+        f"tc.aliases(model) -> {' and '.join(group.paths)} share {group.reached_bytes} bytes",
+    )
     tell("mended by", f"tc.copy(model) keeps the tie: {tied(tc.copy(model))}")
 
 

@@ -57,7 +57,8 @@ class TruecopyError(Exception):
         return " ".join(parts)
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions cross process borders (DataLoader workers, pytest-xdist); keyword-only fields do not by default.
+        # Exceptions cross process borders (DataLoader workers, pytest-xdist); keyword-only fields
+        # do not by default.
         return _rebuild, (type(self), self.what, self.where, self.expected, self.got, self.way_out)
 
 

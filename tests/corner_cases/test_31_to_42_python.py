@@ -235,6 +235,35 @@ def test_35_nesting_deeper_than_the_stack(wrap: object, unwrap: object) -> None:
     _take_down(value, unwrap)
 
 
+def test_35_a_long_way_round_a_cycle() -> None:
+    """Tuples in tuples down to a list that holds the outermost: made early, and without recursion."""
+    inner: list[object] = [torch.ones(1)]
+    outer: tuple = (inner,)
+    for _ in range(20_000):
+        outer = (outer,)
+    inner.append(outer)
+    copied = tc.copy(outer)
+    held: object = copied
+    while isinstance(held, tuple):
+        held = held[0]
+    assert held[1] is copied
+    held.clear()
+    inner.clear()
+
+
+def test_35_an_object_that_is_made_from_itself_is_refused() -> None:
+    """Its class hands out an object that is needed before it can be; deepcopy ends in RecursionError."""
+
+    class Impossible:
+        def __reduce__(self) -> tuple:
+            return Impossible, (self,)
+
+    state = {"x": [Impossible()]}
+    with pytest.raises(tc.CannotCopy, match="a Impossible is made from itself") as caught:
+        tc.copy(state)
+    assert caught.value.where == "state['x'][0]"
+
+
 def test_35_a_path_as_long_as_the_nesting_is_deep() -> None:
     """What cannot be copied is named, however far down it lies."""
     value: object = threading.Lock()

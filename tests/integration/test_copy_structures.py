@@ -10,11 +10,11 @@ from typing import Any
 import attrs
 import pytest
 import torch
-from oracles import apart, same_bits
 from torch import nn, optim
 from torch.nn.utils import parametrizations, prune, rnn
 
 import truecopy as tc
+from oracles import apart, same_bits
 
 
 def copied_apart(value: Any) -> Any:
@@ -179,37 +179,6 @@ def tied() -> nn.Module:
     return model
 
 
-def several_parametrizations() -> nn.Module:
-    return (
-        parametrizations.orthogonal(parametrizations.weight_norm(nn.Linear(4, 4)), "bias")
-        if (False)
-        else parametrizations.orthogonal(nn.Linear(4, 4))
-    )
-
-
-MODULES: dict[str, Any] = {
-    "weight_norm": lambda: parametrizations.weight_norm(nn.Linear(4, 4)),
-    "weight_norm, old": weight_norm_old,
-    "spectral_norm": lambda: parametrizations.spectral_norm(nn.Linear(4, 4)),
-    "spectral_norm, old": spectral_norm_old,
-    "orthogonal": several_parametrizations,
-    "pruned": pruned,
-    "tied": tied,
-    "lazy, shaped": lambda: nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d()),
-    "attention": lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0),
-    "convolution": lambda: nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 2, 3), nn.Flatten()),
-    "batch norm": lambda: nn.BatchNorm1d(4),
-    "lists": lambda: Listed(),
-    "scripted": lambda: torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.ReLU())),
-    "traced by fx": lambda: torch.fx.symbolic_trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU())),
-    "compiled": lambda: torch.compile(nn.Linear(4, 4), backend="eager"),
-    "data parallel": lambda: nn.DataParallel(nn.Linear(4, 4)),
-    "quantized": lambda: torch.ao.quantization.quantize_dynamic(
-        nn.Sequential(nn.Linear(4, 4)), {nn.Linear}
-    ),
-}
-
-
 class Listed(nn.Module):
     """Parameters and modules in every container that torch has, and in some that it does not know."""
 
@@ -225,6 +194,29 @@ class Listed(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         own = self.unregistered["own"][0]
         return own(self.unregistered["linear"](x * self.one[1] + self.two["x"])) + self.five
+
+
+MODULES: dict[str, Any] = {
+    "weight_norm": lambda: parametrizations.weight_norm(nn.Linear(4, 4)),
+    "weight_norm, old": weight_norm_old,
+    "spectral_norm": lambda: parametrizations.spectral_norm(nn.Linear(4, 4)),
+    "spectral_norm, old": spectral_norm_old,
+    "orthogonal": lambda: parametrizations.orthogonal(nn.Linear(4, 4)),
+    "pruned": pruned,
+    "tied": tied,
+    "lazy, shaped": lambda: nn.Sequential(nn.LazyLinear(4), nn.LazyBatchNorm1d()),
+    "attention": lambda: nn.TransformerEncoderLayer(4, 2, 8, dropout=0.0),
+    "convolution": lambda: nn.Sequential(nn.Unflatten(1, (1, 4)), nn.Conv1d(1, 2, 3), nn.Flatten()),
+    "batch norm": lambda: nn.BatchNorm1d(4),
+    "lists": Listed,
+    "scripted": lambda: torch.jit.script(nn.Sequential(nn.Linear(4, 4), nn.ReLU())),
+    "traced by fx": lambda: torch.fx.symbolic_trace(nn.Sequential(nn.Linear(4, 4), nn.ReLU())),
+    "compiled": lambda: torch.compile(nn.Linear(4, 4), backend="eager"),
+    "data parallel": lambda: nn.DataParallel(nn.Linear(4, 4)),
+    "quantized": lambda: torch.ao.quantization.quantize_dynamic(
+        nn.Sequential(nn.Linear(4, 4)), {nn.Linear}
+    ),
+}
 
 
 @pytest.mark.parametrize("make", MODULES.values(), ids=MODULES)
@@ -555,6 +547,7 @@ def test_modules_in_cycles() -> None:
     assert copied[0].parent[0] is copied
 
 
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch's own, in its own copying
 def test_packed_sequences_distributions_and_exported_programs() -> None:
     """Objects of torch that hold tensors."""
     packed = rnn.pack_sequence([torch.randn(3), torch.randn(2)])

@@ -125,7 +125,7 @@ def _compare_nodes(theirs: Walk, source: Node, target: Node, writes: _Writes) ->
 def _compare_hidden(theirs: Walk, place: Place, mine: Any, yours: Any) -> None:
     """What shows nothing of itself (a date, a counter) is known by what it hands out to be pickled."""
     try:
-        handed_out = mine.__reduce_ex__(4), yours.__reduce_ex__(4)
+        handed_out = [tuple(value.__reduce_ex__(4))[:3] for value in (mine, yours)]
     except Exception:  # noqa: BLE001 - a lock, a file: the target goes on with its own
         return
     if handed_out[0] != handed_out[1]:
@@ -203,10 +203,18 @@ def _describe(leaf: Any) -> str:
     if torch.nn.parameter.is_lazy(leaf):
         return f"{type(leaf).__name__} of {leaf.dtype}"
     if isinstance(leaf, torch.Tensor):
-        return f"{type(leaf).__name__} of {leaf.dtype} and shape {tuple(leaf.shape)}{_coding(leaf)}"
+        return f"{type(leaf).__name__} of {leaf.dtype} and shape {_shape(leaf)}{_coding(leaf)}"
     if isinstance(leaf, np.ndarray):
         return f"{type(leaf).__name__} of {leaf.dtype} and shape {leaf.shape}"
     return type(leaf).__name__
+
+
+def _shape(tensor: torch.Tensor) -> tuple[Any, ...]:
+    if not tensor.is_nested:
+        return tuple(tensor.shape)
+    # A jagged one's lengths are in its offsets, which are compared and written like any tensor.
+    strided = tensor.layout is torch.strided
+    return tuple(_torch.nested_parts(tensor)[0].tolist()) if strided else (tensor.dim(),)
 
 
 def _coding(tensor: torch.Tensor) -> str:

@@ -182,7 +182,7 @@ def _title(function: Any) -> str:
 
 
 def _refers_to(function: Any) -> Iterator[tuple[str, Any]]:
-    """What a function holds beyond its code: closure, defaults, and functions inside those."""
+    """What a function reaches: closure, defaults, functions inside those, and globals."""
     waiting, seen = [function], {id(function)}
     while waiting:
         current = waiting.pop()
@@ -205,6 +205,21 @@ def _refers_to(function: Any) -> Iterator[tuple[str, Any]]:
                         waiting.append(inner)
                 else:
                     yield name, inner
+        yield from _globals_of(current)
+
+
+def _globals_of(function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+    """Globals that a function names: in a script or a notebook, the model is one.
+
+    Functions among them are not looked into; that would be to look into every library.
+    """
+    waiting = [function.__code__]
+    while waiting:
+        code = waiting.pop()
+        waiting += [const for const in code.co_consts if isinstance(const, types.CodeType)]
+        for name in code.co_names:
+            if name in function.__globals__:
+                yield name, function.__globals__[name]
 
 
 def _cell(cell: types.CellType) -> Any:

@@ -86,7 +86,11 @@ def _read_strided(tensor: torch.Tensor) -> Region | Unreadable:
 def _read_storage(storage: torch.UntypedStorage) -> Region | Unreadable:
     with _torch.no_modes():
         flat = torch.empty(0, dtype=torch.uint8, device=storage.device)
-        return _read_strided(flat.set_(storage))
+        try:
+            flat.set_(storage)
+        except RuntimeError as error:  # a fake one, made while a program is exported
+            return Unreadable(f"torch cannot tell the size of its storage: {error}")
+        return _read_strided(flat)
 
 
 def read_array(array: np.ndarray[Any, Any]) -> Region:

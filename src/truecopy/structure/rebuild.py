@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from truecopy.errors import CannotCopy
 from truecopy.structure.kinds import Kind, foreign_copiers, kind_of
 from truecopy.structure.parts import fill_container, hashed, make_container
 from truecopy.structure.protocol import fill_reduced, make_reduced
@@ -36,6 +37,8 @@ class Rebuilder:
         self.made_here: set[int] = set()  # not by a __deepcopy__, nor before: only these are filled
         # What is its own copy: tuples of atoms, what refuses to be copied.
         self.unchanged: set[int] = set()
+        self.making: set[int] = set()  # met, and waiting for what they are made from
+        self.begun: set[int] = set()  # whose parts are being gathered
         self.unfilled: set[int] = set()  # made, and still without what their hash may need
         self.waiting: list[Node] = []  # sets and dicts in cycles, until their members can be hashed
 
@@ -62,16 +65,44 @@ class Rebuilder:
         return self.copy_of(self.walk.root)
 
     def make(self, node: Node) -> None:
-        """Make a node's object, unless somebody's `__deepcopy__` has done it by now."""
+        """Make a node's object, unless somebody's `__deepcopy__` has done it by now.
+
+        Where a cycle needs it early, what it is made of comes first, with a stack of our own.
+        """
+        waiting = [node]
+        while waiting:
+            node = waiting[-1]
+            missing = [] if id(node.value) in self.making else self._missing_parts(node)
+            if missing:
+                self.making.add(id(node.value))
+                waiting += missing
+            else:
+                waiting.pop()
+                self._make(node)
+                self.making.discard(id(node.value))
+
+    def _missing_parts(self, node: Node) -> list[Node]:
+        parts = (self.walk.nodes.get(id(part)) for part in node.parts.made_from)
+        return [part for part in parts if part is not None and not self._has(id(part.value))]
+
+    def _make(self, node: Node) -> None:
         key = id(node.value)
         if self._has(key):
             return
         if node.kind is Kind.OPAQUE:
             self._let_copy_itself(node.value)
             return
+        if key in self.begun:
+            raise CannotCopy(
+                f"a {type(node.value).__name__} is made from itself: its own __reduce_ex__ says so",
+                where=str(self.walk.path_of((node.parent, node.place))),
+                expected="constructor arguments that can be made first",
+                got="an object among its own arguments",
+                way_out="Hand out what leads back as state, the third thing that __reduce_ex__ returns",
+            )
+        self.begun.add(key)
         copies = self._copies_of(node.parts.made_from)
-        if self._has(key):  # a cycle led back here while its parts were made
-            return
+        self.begun.discard(key)
         match node.kind:
             case Kind.TENSOR:
                 made = make_tensor(node.value, node.parts, copies)

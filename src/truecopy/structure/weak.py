@@ -9,7 +9,7 @@ from typing import Any
 
 def target_of(reference: Any) -> Any:
     """What a weak reference or proxy refers to; None once that is gone."""
-    if isinstance(reference, weakref.ref):
+    if issubclass(type(reference), weakref.ref):  # asking a dead proxy itself would raise
         return weakref.ref.__call__(reference)  # a WeakMethod would make a new bound method
     try:
         return reference.__repr__.__self__  # a proxy hands on everything, but not its target

@@ -1,6 +1,6 @@
 """`into=`: a structure written in place, exactly, or not at all."""
 
-import datetime
+import datetime as dt
 import re
 from collections.abc import Callable
 from typing import Any
@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from oracles import base_address, partition, payload, same_bits
 from torch import nn, optim
 
 import truecopy as tc
+from oracles import base_address, partition, payload, same_bits
 
 
 def trained() -> dict[str, Any]:
@@ -127,16 +127,20 @@ DIFFERENT: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {
     "shape, broadcastable": (
         lambda: torch.ones(1),
         lambda: torch.zeros(3),
-        "`into['b']`: differs from the source; nothing was written. Expected Tensor of torch.float32 "
-        "and shape (1,). Got Tensor of torch.float32 and shape (3,). Without into=, tc.copy makes a "
-        "new structure.",
+        (
+            "`into['b']`: differs from the source; nothing was written. Expected Tensor of torch.float32 "
+            "and shape (1,). Got Tensor of torch.float32 and shape (3,). Without into=, tc.copy makes a "
+            "new structure."
+        ),
     ),
     "dtype": (
         lambda: torch.ones(3),
         lambda: torch.zeros(3, dtype=torch.float64),
-        "`into['b']`: differs from the source; nothing was written. Expected Tensor of torch.float32 "
-        "and shape (3,). Got Tensor of torch.float64 and shape (3,). Without into=, tc.copy makes a "
-        "new structure.",
+        (
+            "`into['b']`: differs from the source; nothing was written. Expected Tensor of torch.float32 "
+            "and shape (3,). Got Tensor of torch.float64 and shape (3,). Without into=, tc.copy makes a "
+            "new structure."
+        ),
     ),
     "class": (lambda: X, lambda: nn.Parameter(X.clone()), "Expected Tensor of .* Got Parameter of"),
     "tensor for array": (lambda: X, lambda: np.ones(3, np.float32), "Got ndarray of float32"),
@@ -151,8 +155,8 @@ DIFFERENT: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {
     "member of a set": (lambda: {1}, lambda: {2}, "Expected 1. Got 2"),
     "value for object": (lambda: 1, lambda: [1], "Expected int. Got list"),
     "date": (
-        lambda: datetime.date(2026, 1, 1),
-        lambda: datetime.date(2026, 1, 2),
+        lambda: dt.date(2026, 1, 1),
+        lambda: dt.date(2026, 1, 2),
         r"Expected datetime.date\(2026, 1, 1\). Got datetime.date\(2026, 1, 2\)",
     ),
     "read-only array": (
@@ -185,8 +189,10 @@ DIFFERENT: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {
     "tie that the source has not": (
         lambda: [torch.ones(3), torch.ones(3)],
         lambda: [x := torch.zeros(3), x[:]],
-        r"`into\['b'\]\[1\]`.*Expected memory apart, as in the source. "
-        r"Got memory shared with into\['b'\]\[0\]",
+        (
+            r"`into\['b'\]\[1\]`.*Expected memory apart, as in the source. "
+            r"Got memory shared with into\['b'\]\[0\]"
+        ),
     ),
     "another object met twice": (
         lambda: [x := torch.ones(3), x, torch.ones(3)],
@@ -194,7 +200,7 @@ DIFFERENT: dict[str, tuple[Callable[[], Any], Callable[[], Any], str]] = {
         r"`into\['b'\]\[1\]`.*Expected an object that is met where it is in the source",
     ),
     "storage": (
-        lambda: X.untyped_storage(),
+        X.untyped_storage,
         lambda: X.clone().untyped_storage(),
         "Got UntypedStorage",
     ),
@@ -215,7 +221,7 @@ def test_whatever_differs_is_refused_and_nothing_is_written(
 
     assert str(caught.value) == text or re.search(text, str(caught.value))
     assert repr(into) == before
-    assert str(caught.value.where).startswith("into['b']")
+    assert "into['b']" in str(caught.value.where)
 
 
 @pytest.mark.parametrize(
@@ -223,10 +229,7 @@ def test_whatever_differs_is_refused_and_nothing_is_written(
     [
         (lambda x: [x[:6]], lambda x: [x[2:]]),
         (lambda x: [x[:4], x[4:]], lambda x: [x[4:], x[:4]]),
-        (
-            lambda x: [x],
-            lambda x: [x.flip(0).copy_(x) and x.view(2, 4).t().reshape(-1)[:0] or x[:]],
-        ),
+        (lambda x: [x], lambda x: [x[:]]),
     ],
     ids=["shifted", "swapped", "itself, seen again"],
 )
@@ -240,7 +243,7 @@ def test_source_and_target_that_share_memory(
         tc.copy(values, into=into)
     else:
         with pytest.raises(
-            tc.StructureMismatch, match="memory apart from the source. Got memory shared"
+            tc.StructureMismatch, match=r"memory apart from the source\. Got memory shared"
         ):
             tc.copy(values, into=into)
     assert x.tolist() == list(range(8))
@@ -282,9 +285,7 @@ def test_options_that_mean_nothing_with_into() -> None:
 
 def test_a_root_that_cannot_be_written() -> None:
     """A number is no place."""
-    with pytest.raises(
-        tc.StructureMismatch, match="a value that can be written in place, or 1. Got 2"
-    ):
+    with pytest.raises(tc.StructureMismatch, match=r"written in place, or 1\. Got 2"):
         tc.copy(1, into=2)
     assert tc.copy(1, into=1) == 1
 
