@@ -2,12 +2,19 @@
 
 import collections
 import copy
+import datetime as dt
+import decimal
 import enum
+import fractions
 import functools
+import pathlib
+import re
 import types
+import uuid
 from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 import torch
 from torch import nn, optim
@@ -431,6 +438,57 @@ def test_attrs_enums_slots_and_protocols() -> None:
     assert not hasattr(copied[2], "never")
     assert copied[4].restored
     assert tc.copy([Color.RED, Color.LIST]) == [Color.RED, Color.LIST]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        dt.datetime(2026, 1, 2, tzinfo=dt.UTC),
+        decimal.Decimal("1.50"),
+        fractions.Fraction(1, 3),
+        uuid.UUID(int=5),
+        re.compile("a+"),
+        pathlib.PurePosixPath("a/b"),
+        slice(1, 2),
+        range(3),
+        b"bytes",
+        1j,
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_plain_values_come_out_equal(value: Any) -> None:
+    """Of the standard library's own types, in containers and alone."""
+    assert tc.copy(value) == tc.copy([value])[0] == tc.copy({"a": (value,)})["a"][0] == value
+
+
+def test_records_of_numpy_that_hold_objects() -> None:
+    """Arrays of objects, records with object fields, an array that holds itself."""
+    x = torch.ones(2)
+    records = np.zeros(2, dtype=[("n", "f4"), ("held", "O")])
+    records["held"] = [x, None]
+    own = np.empty(1, object)
+    own[0] = own
+    copied = tc.copy([records, own, x])
+    assert copied[0]["held"][0] is copied[2]
+    assert copied[1][0] is copied[1]
+
+
+def test_hostile_classes_are_asked_as_little_as_can_be() -> None:
+    """Attribute access that raises, a class that lies about itself."""
+
+    class Raises:
+        def __getattr__(self, name: str) -> Any:
+            raise RuntimeError(name)
+
+    class Lies:
+        __class__ = property(lambda _: dict)  # type: ignore[assignment]
+
+    for cls in (Raises, Lies):
+        value = cls()
+        value.x = torch.ones(2)
+        copied = tc.copy([value])[0]
+        assert type(copied) is cls
+        assert apart([copied.x], [value.x])
 
 
 class Ring:

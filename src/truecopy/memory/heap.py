@@ -213,7 +213,9 @@ def _read_frame(heap: Heap, frame: types.FrameType) -> None:
         return
     code = frame.f_code
     where = f"{PurePath(code.co_filename).name}:{frame.f_lineno} in {code.co_name}()"
-    for name, value in variables(frame):
+    for name, value in variables(frame, heap.known):
+        if not name.isidentifier():
+            continue  # what Python or a test runner put there, not the program
         heap.locals.setdefault(id(value), []).append(Variable(where, name, id(frame)))
         heap.local_values.append(value)
 

@@ -76,8 +76,11 @@ def who_shares(x: Any) -> list[Holder]:
     True
     """
     with _torch.disable_torch_function(), _torch.no_modes():
-        heap = look()  # before anything of ours exists
-        search = _Search(heap, x, name_of(x, "x"), caller_frame())
+        name = name_of(
+            x, "x"
+        )  # before the look, whose list would hold on to the snapshot of locals
+        heap = look()  # before anything else of ours exists
+        search = _Search(heap, x, name, caller_frame())
         return sorted(
             dict.fromkeys(search.run()), key=lambda h: (_ORDER.index(h.relation), h.path, h.of)
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import collections
 import copy as stdlib_copy
 import enum
 import mmap
@@ -35,6 +36,7 @@ class Kind(enum.Enum):
     SET = "set"
     FROZENSET = "frozenset"
     METHOD = "bound method"
+    ORDERED = "collections.OrderedDict, with attributes or without"
     READ_ONLY = "a read-only view of a mapping"
     REGISTERED = "a kind that the user registered"
     OPAQUE = "copies itself: has a __deepcopy__ of its own"
@@ -58,6 +60,7 @@ _EXACT: dict[type, Kind] = {
     list: Kind.LIST,
     tuple: Kind.TUPLE,
     dict: Kind.DICT,
+    collections.OrderedDict: Kind.ORDERED,
     set: Kind.SET,
     frozenset: Kind.FROZENSET,
     types.MethodType: Kind.METHOD,
@@ -65,23 +68,24 @@ _EXACT: dict[type, Kind] = {
 }
 
 
-_by_protocol: weakref.WeakSet[type] = weakref.WeakSet()
-
-
 class _KindOfType(dict[type, Kind]):
     """Kinds by exact type, worked out at the first meeting."""
 
+    def __init__(self, exact: dict[type, Kind]) -> None:
+        super().__init__(exact)
+        self._by_protocol: set[type] = set()
+
     def __missing__(self, cls: type) -> Kind:
-        if (
-            cls in _by_protocol
-        ):  # asked again, since a class can be given a protocol later, or lose it
-            return protocol_kind(cls)
-        kind = _decide(cls)
+        self[cls] = kind = _decide(cls)
         if kind in (Kind.REDUCED, Kind.OPAQUE):
-            _by_protocol.add(cls)
-        else:
-            self[cls] = kind
+            self._by_protocol.add(cls)
         return kind
+
+    def ask_protocols_again(self) -> None:
+        """Forget what depends on a class's copy protocol: it can be given one later, or lose it."""
+        for cls in tuple(self._by_protocol):
+            self._by_protocol.discard(cls)
+            self.pop(cls, None)
 
 
 def _decide(cls: type) -> Kind:
@@ -97,9 +101,9 @@ def _decide(cls: type) -> Kind:
         return Kind.WEAKREF
     if issubclass(cls, _HANDLES + _process_groups()):
         return Kind.HANDLE
-    if issubclass(cls, (np.ndarray, *_BUFFERS)) or any(
-        hasattr(cls, name) for name in _ARRAY_PROTOCOLS
-    ):
+    if issubclass(cls, (np.ndarray, *_BUFFERS)):
+        return Kind.FOREIGN
+    if any(name in vars(base) for base in cls.__mro__ for name in _ARRAY_PROTOCOLS):
         return Kind.FOREIGN
     return protocol_kind(cls)
 
@@ -107,7 +111,9 @@ def _decide(cls: type) -> Kind:
 def protocol_kind(cls: type) -> Kind:
     """How the standard copy protocol treats a type: it copies itself, or it is reduced."""
     own = getattr(cls, "__deepcopy__", None)
-    if cls in foreign_copiers() or (own is not None and own.__module__ not in _FORGETFUL):
+    if cls in foreign_copiers() or (
+        own is not None and getattr(own, "__module__", None) not in _FORGETFUL
+    ):
         return Kind.OPAQUE
     return Kind.REDUCED
 
@@ -169,4 +175,5 @@ def register(
     if cls in _EXACT or issubclass(cls, torch.Tensor):
         raise UsageError(f"{cls.__name__} has a fixed meaning and cannot be registered")
     registered[cls] = Registration(children, rebuild)
+    kind_of.ask_protocols_again()
     kind_of[cls] = Kind.REGISTERED

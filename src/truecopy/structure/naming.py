@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import warnings
+from collections.abc import Container
 from types import FrameType
 from typing import Any
 
@@ -25,12 +26,15 @@ def caller_frame() -> FrameType | None:
     return frame
 
 
-def variables(frame: FrameType) -> list[tuple[str, Any]]:
-    """The local variables of a frame, leaving the frame as it was."""
+def variables(frame: FrameType, listed: Container[int] = ()) -> list[tuple[str, Any]]:
+    """The local variables of a frame, leaving the frame as it was.
+
+    `listed` has the ids of objects that the caller holds in one list.
+    """
     names = frame.f_locals
     held = list(names.items())
     is_snapshot = frame.f_code.co_flags & inspect.CO_OPTIMIZED and isinstance(names, dict)
-    if is_snapshot and sys.getrefcount(names) <= _FRAME_AND_US:
+    if is_snapshot and sys.getrefcount(names) <= _FRAME_AND_US + (id(names) in listed):
         # Up to Python 3.12 a function's f_locals is a snapshot that the frame keeps: left filled, it
         # would hold the caller's tensors beyond their `del`. It is refilled at the next look.
         names.clear()

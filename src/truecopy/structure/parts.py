@@ -13,7 +13,7 @@ import copyreg
 import functools
 import gc
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -93,14 +93,20 @@ def dict_step(keys: list[Any], index: int) -> Step:
 
 def dict_parts(value: dict[Any, Any]) -> Parts:
     """A dict's values, and those of its keys that are objects themselves."""
-    keys = list(dict.keys(value))
-    values = list(dict.values(value))
+    if not dict.__len__(value):
+        return _EMPTY
+    # The order of an OrderedDict is its own: `move_to_end` does not move what the dict in it has.
+    keys = list((OrderedDict if isinstance(value, OrderedDict) else dict).keys(value))
+    values = [dict.__getitem__(value, key) for key in keys]
     odd = odd_keys(keys)
     return Parts(
         filled_with=[*values, *(keys[i] for i in odd)] if odd else values,
         step=lambda i: dict_step(keys, i) if i < len(keys) else Nth(odd[i - len(keys)]),
         memory=(keys, odd),
     )
+
+
+_EMPTY = Parts(memory=([], []))
 
 
 def odd_keys(keys: list[Any]) -> list[int]:
@@ -172,7 +178,7 @@ def make_container(kind: Kind, value: Any, parts: Parts, copies: list[Any]) -> A
         case Kind.LIST:
             return []
         case Kind.DICT:
-            return {}
+            return type(value)()
         case Kind.SET:
             return set()
         case Kind.TUPLE:

@@ -61,7 +61,6 @@ def reduced_parts(value: Any) -> Parts:
     function, arguments, state, items, pairs = _five(reduced)
     if isinstance(value, torch.optim.Optimizer):
         state = _with_what_optimizers_leave_out(value, state)
-    steps: list[Step] = _argument_steps(value, arguments)
     filled: list[Any] = []
     state_names = slot_names = None
     whole = False
@@ -69,35 +68,49 @@ def reduced_parts(value: Any) -> Parts:
         in_dict, in_slots = _split_state(value, state)
         whole = in_dict is None and in_slots is None
         if whole:
-            filled, steps = [state], [*steps, Reduced((2,))]
+            filled = [state]
         if in_dict is not None:
             state_names = tuple(in_dict)
             filled += in_dict.values()
-            own = getattr(value, "__dict__", {})
-            steps += (Attribute(n) if n in own else Reduced((2, n)) for n in in_dict)
         if in_slots is not None:
             slot_names = tuple(in_slots)
             filled += in_slots.values()
-            steps += map(Attribute, in_slots)
     members = list(items) if items is not None else []
     pairs = list(pairs) if pairs is not None else []
     keys = [key for key, _ in pairs]
     odd = odd_keys(keys)
     filled += members
-    steps += map(Item, range(len(members)))
     filled += [held for _, held in pairs]
-    steps += [dict_step(keys, i) for i in range(len(keys))]
     filled += [keys[i] for i in odd]
-    steps += map(Nth, odd)
-    return Parts(
-        made_from=arguments,
-        filled_with=filled,
-        step=steps.__getitem__,
-        memory=Reduction(
-            function, len(arguments), state_names, slot_names, whole,
-            len(members), tuple(keys), tuple(odd),
-        ),
+    reduction = Reduction(
+        function, len(arguments), state_names, slot_names, whole, len(members), tuple(keys), tuple(odd)
     )  # fmt: skip
+    # Steps are made when a path is asked for: there are many, and mostly nobody asks.
+    return Parts(arguments, filled, lambda i: _step(value, reduction, i), reduction)
+
+
+def _step(value: Any, reduction: Reduction, index: int) -> Step:
+    """The way to the n-th thing that was handed out."""
+    if index < reduction.arguments:
+        # A tuple's arguments are its members; others have no path but the protocol.
+        is_member = isinstance(value, tuple) and index
+        return Item(index - 1) if is_member else Reduced((1, index))
+    index -= reduction.arguments
+    if reduction.whole_state:
+        if index == 0:
+            return Reduced((2,))
+        index -= 1
+    for names in (reduction.state_names or (), reduction.slot_names or ()):
+        if index < len(names):
+            own = names is reduction.slot_names or names[index] in getattr(value, "__dict__", {})
+            return Attribute(names[index]) if own else Reduced((2, names[index]))
+        index -= len(names)
+    if index < reduction.list_items:
+        return Item(index)
+    index -= reduction.list_items
+    if index < len(reduction.keys):
+        return dict_step(list(reduction.keys), index)
+    return Nth(reduction.odd_keys[index - len(reduction.keys)])
 
 
 def _five(reduced: Any) -> tuple[Any, ...]:
@@ -108,18 +121,11 @@ def _five(reduced: Any) -> tuple[Any, ...]:
     return (*reduced, None, None, None)[:5]
 
 
-def _argument_steps(value: Any, arguments: tuple[Any, ...]) -> list[Step]:
-    """A tuple's constructor arguments are its members; other arguments have no path but the protocol."""
-    if isinstance(value, tuple):
-        return [Item(i - 1) if i else Reduced((1, 0)) for i in range(len(arguments))]
-    return [Reduced((1, i)) for i in range(len(arguments))]
-
-
 def _split_state(value: Any, state: Any) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     """The state as attributes and slots, where it has the form that Python's own objects give it."""
     if type(state) is dict and all(type(name) is str for name in state):
         return state, None
-    if hasattr(value, "__setstate__"):  # it may expect any form of its own
+    if hasattr(type(value), "__setstate__"):  # it may expect any form of its own
         return None, None
     match state:
         case (dict() | None as names, dict() as slots):
@@ -164,7 +170,7 @@ def fill_reduced(made: Any, parts: Parts, copies: list[Any]) -> None:
     if reduction.slot_names is not None:
         slots = {name: next(rest) for name in reduction.slot_names}
     if state is not None or slots is not None:
-        if hasattr(made, "__setstate__"):
+        if hasattr(type(made), "__setstate__"):
             made.__setstate__(state if slots is None else (state, slots))
         else:
             if state is not None:

@@ -94,7 +94,7 @@ class Rebuilder:
             return
         if key in self.begun:
             raise CannotCopy(
-                f"a {type(node.value).__name__} is made from itself: its own __reduce_ex__ says so",
+                f"{type(node.value).__name__} is made from itself: its own __reduce_ex__ says so",
                 where=str(self.walk.path_of((node.parent, node.place))),
                 expected="constructor arguments that can be made first",
                 got="an object among its own arguments",

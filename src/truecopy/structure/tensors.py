@@ -108,14 +108,18 @@ LEAF_FORMS = frozenset((Form.DENSE, Form.QUANTIZED, Form.ENCLOSED, Form.TRANSFOR
 _PLAIN_TYPES = frozenset((torch.Tensor, torch.nn.Parameter))
 
 
+def is_plain(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is one strided region on the CPU, whatever it carries."""
+    return type(tensor) in _PLAIN_TYPES and _torch.dispatch_keys(tensor) in _torch.PLAIN_KEYS
+
+
 def is_bare(tensor: torch.Tensor) -> bool:
     """Whether a tensor is one strided region on the CPU and carries nothing: the common case.
 
     Walks ask this of every tensor, so it asks torch as little as it can.
     """
     return (
-        type(tensor) in _PLAIN_TYPES
-        and _torch.dispatch_keys(tensor) in _torch.PLAIN_KEYS
+        is_plain(tensor)
         and not tensor.__dict__
         and (tensor.grad is None if tensor.is_leaf else not tensor.retains_grad)
     )

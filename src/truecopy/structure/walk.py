@@ -21,7 +21,7 @@ from truecopy.structure.naming import name_of
 from truecopy.structure.parts import Parts, container_parts, look_parts
 from truecopy.structure.paths import Attribute, Item, ItemOf, Nth, NthValue, Path, Step
 from truecopy.structure.protocol import Reduction, reduced_parts
-from truecopy.structure.tensors import LEAF_FORMS, all_bare, is_bare, tensor_parts
+from truecopy.structure.tensors import LEAF_FORMS, all_bare, is_bare, is_plain, tensor_parts
 
 
 class Op(enum.Enum):
@@ -87,9 +87,7 @@ class Walk:
     indices: list[int] = field(
         default_factory=list
     )  # columns: tuples would keep the collector busy
-    bare: set[int] = field(
-        default_factory=set
-    )  # leaves that are ordinary tensors and carry nothing
+    bare: set[int] = field(default_factory=set)  # leaves that are one strided region on the CPU
     again: dict[int, list[Place]] = field(default_factory=dict)
     program: list[tuple[Op, Node]] = field(default_factory=list)
     nodes: MutableMapping[int, Node] = field(default_factory=dict)
@@ -189,6 +187,7 @@ def walk(
 ) -> Walk:
     """Meet everything that `root` holds. With `protocol`, take objects apart as a copy would."""
     found = Walk(root, name)
+    kind_of.ask_protocols_again()
     _Walker(found, protocol, keep, with_grad).run(root, None, 0)
     return found
 
@@ -335,12 +334,16 @@ class _Walker:
                 return None
         if kind is Kind.OPAQUE and self.protocol:
             return self._look_inside(value, place)
+        if kind is Kind.ORDERED:  # every module holds a dozen, and hardly one carries attributes
+            kind = Kind.REDUCED if value.__dict__ else Kind.DICT
         try:
             parts = self._parts(kind, value)
         except Exception as error:  # noqa: BLE001 - users' protocols raise anything
             found.failures.append(Failure(value, place, error))
             return None
         if kind is Kind.TENSOR and parts.memory.form in LEAF_FORMS:
+            if is_plain(value):
+                found.bare.add(len(found.leaves))
             self._leaf(value, place)
             if not parts.filled_with:
                 return None

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+import truecopy as tc
 from strategies import structures, structures_with_modules, tensors
 from truecopy.structure.kinds import Kind, kind_of
 from truecopy.structure.naming import name_of, warn_caller
@@ -119,7 +120,8 @@ KINDS: list[tuple[Any, Kind]] = [
     (nn.Linear(1, 1).float, Kind.METHOD),
     (types.MappingProxyType({}), Kind.READ_ONLY),
     (nn.Linear(1, 1), Kind.REDUCED),
-    (collections.OrderedDict(), Kind.REDUCED),
+    (collections.OrderedDict(), Kind.ORDERED),
+    (collections.defaultdict(), Kind.REDUCED),
     (functools.partial(len), Kind.REDUCED),
     (Watchful(), Kind.OPAQUE),
 ]  # fmt: skip
@@ -137,11 +139,23 @@ def test_a_class_may_get_a_protocol_later() -> None:
     class Late:
         pass
 
-    assert kind_of[Late] is Kind.REDUCED
+    value = Late()
+    assert tc.copy(value) is not value
     Late.__deepcopy__ = lambda self, _: self  # type: ignore[attr-defined]
-    assert kind_of[Late] is Kind.OPAQUE
+    assert tc.copy(value) is value
     del Late.__deepcopy__
-    assert kind_of[Late] is Kind.REDUCED
+    assert tc.copy(value) is not value
+
+
+def test_the_order_of_an_ordered_dict_is_its_own() -> None:
+    """`move_to_end` does not move what the dict inside has."""
+    table = collections.OrderedDict(a=torch.ones(1), b=torch.zeros(1))
+    table.move_to_end("a")
+    assert list(tc.copy(table)) == list(tc.copy([table])[0]) == ["b", "a"]
+    assert [str(path) for row in range(2) for path in walk(table, "t").paths(row)] == [
+        "t['b']",
+        "t['a']",
+    ]
 
 
 def test_weak_references() -> None:
