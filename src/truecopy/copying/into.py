@@ -5,7 +5,6 @@ In: a source and a target of the same shape. Out: the target, whose tensors kept
 
 from __future__ import annotations
 
-import math
 import random
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
@@ -43,6 +42,7 @@ class _Writes:
     arrays: list[tuple[Any, Any]] = field(default_factory=list)
     values: list[tuple[Any, Any, Any]] = field(default_factory=list)  # holder, step, value
     states: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    kept_gradients: list[tuple[int, torch.Tensor, torch.Tensor]] = field(default_factory=list)
     gradients: list[tuple[torch.Tensor, torch.Tensor | None]] = field(default_factory=list)
 
 
@@ -53,13 +53,15 @@ def copy_into(
 
     What `keep` names in the source and `leave` in the target stays as it is.
     """
-    ours = walk(source, name, keep=keep, with_grad=False)
-    theirs = walk(target, "into", keep=leave, with_grad=False)
+    if source is target:
+        return
+    ours = walk(source, name, keep=keep, with_grad=False, by_name=True)
+    theirs = walk(target, "into", keep=leave, with_grad=False, by_name=True)
     writes = _Writes()
     with _torch.disable_torch_function(), torch.no_grad():
         _compare_structures(ours, theirs, writes)
         _compare_leaves(ours, theirs, writes)
-        _compare_aliasing(ours, theirs)
+        _compare_aliasing(ours, theirs, writes)
         _write(writes)
 
 
@@ -100,19 +102,23 @@ def _compare_nodes(theirs: Walk, source: Node, target: Node, writes: _Writes) ->
     place = (target.parent, target.place)
     if type(source.value) is not type(target.value):
         _differ(theirs, place, type(source.value).__name__, type(target.value).__name__)
-    if len(source.children) != len(target.children):
-        _differ(theirs, place, f"{len(source.children)} members", f"{len(target.children)} members")
-    for index, (mine, yours) in enumerate(zip(source.children, target.children, strict=True)):
-        step = target.parts.step(index)
-        if source.parts.step(index) != step:
-            _differ(
-                theirs,
-                place,
-                str(source.parts.step(index).code("a member ")),
-                step.code("a member "),
+    mine, yours = _members(source), _members(target)
+    for step in [*sorted(mine.keys() - yours.keys()), *sorted(yours.keys() - mine.keys())]:
+        missing = step in mine
+        index = (mine if missing else yours)[step]
+        if missing or kind_of[type(target.children[index])] is not Kind.FUNCTION:
+            # Functions that only the target has are what somebody hung on it: a scheduler, a tracer.
+            name = step.strip()
+            expected, got = (
+                (f"a member {name}", "none") if missing else ("none", f"a member {name}")
             )
-        if mine is not yours and (_is_plain(mine) or _is_plain(yours)):
-            _compare_values(theirs, target, index, mine, yours, writes)
+            _differ(theirs, place, expected, got)
+    for step, index in yours.items():
+        if step not in mine:
+            continue
+        old, new = source.children[mine[step]], target.children[index]
+        if old is not new and (_is_plain(old) or _is_plain(new)):
+            _compare_values(theirs, target, index, old, new, writes)
     hand_over = next((f for cls, f in _HIDDEN_STATE.items() if isinstance(source.value, cls)), None)
     if hand_over is not None:
         writes.states.append((hand_over, source.value, target.value))
@@ -120,6 +126,11 @@ def _compare_nodes(theirs: Walk, source: Node, target: Node, writes: _Writes) ->
         _compare_hidden(theirs, place, source.value, target.value)
     elif isinstance(source.value, torch.Tensor):
         _compare_descriptions(theirs, place, source.value, target.value)
+
+
+def _members(node: Node) -> dict[str, int]:
+    """Places of a node's children by the way to each."""
+    return {node.parts.step(index).code(""): index for index in range(len(node.children))}
 
 
 def _compare_hidden(theirs: Walk, place: Place, mine: Any, yours: Any) -> None:
@@ -142,7 +153,11 @@ def _compare_identities(
     theirs: Walk, source: Node, target: Node, mine: dict[int, int], yours: dict[int, int]
 ) -> None:
     """What is one object in the source has to be one in the target, and the other way round."""
-    for index, (a, b) in enumerate(zip(source.children, target.children, strict=True)):
+    members = _members(source)
+    for step, index in _members(target).items():
+        if step not in members:
+            continue
+        a, b = source.children[members[step]], target.children[index]
         if mine.get(id(a)) != yours.get(id(b)) and not _is_plain(a):
             _differ(
                 theirs, (target, index), "an object that is met where it is in the source",
@@ -170,7 +185,7 @@ def _compare_values(
 
 
 def _equal(a: Any, b: Any) -> bool:
-    return bool(a == b) or (isinstance(a, float) and math.isnan(a) and math.isnan(b))
+    return repr(a) == repr(b) if isinstance(a, float | complex) else bool(a == b)  # NaN, -0.0
 
 
 # --- tensors and arrays -------------------------------------------------------------------------
@@ -189,6 +204,7 @@ def _compare_leaves(ours: Walk, theirs: Walk, writes: _Writes) -> None:
         elif isinstance(target, torch.Tensor):
             _compare_memory(theirs, place, source, target)
             _compare_tensors(theirs, place, source, target, writes)
+            _compare_gradients(row, source, target, writes)
         else:
             _differ(theirs, place, "a tensor or an array", type(target).__name__)
 
@@ -252,9 +268,15 @@ def _compare_tensors(
         writes.tensors.append((target[thin], source[thin]))
     else:
         writes.tensors.append((target, source))
+
+
+def _compare_gradients(
+    row: int, source: torch.Tensor, target: torch.Tensor, writes: _Writes
+) -> None:
     new, old = _gradient(source), _gradient(target)
     if new is not None and old is not None and _describe(new) == _describe(old):
         writes.tensors.append((old, new))
+        writes.kept_gradients.append((row, old, new))
     elif new is not None or old is not None:
         writes.gradients.append((target, new))
 
@@ -269,44 +291,62 @@ def _repeats(tensor: torch.Tensor) -> list[bool]:
     return [s == 0 and n > 1 for n, s in zip(tensor.shape, tensor.stride(), strict=True)]
 
 
-def _compare_aliasing(ours: Walk, theirs: Walk) -> None:
-    """Targets that share memory must be shared in the same way by the sources, and with no source."""
-    mine, yours = tabulate(ours.leaves, ours.bare), tabulate(theirs.leaves, theirs.bare)
+def _compare_aliasing(ours: Walk, theirs: Walk, writes: _Writes) -> None:
+    """Targets that share memory must be shared in the same way by the sources, and with no source.
+
+    Gradients take part: they are written like every other tensor.
+    """
+    sources = [*ours.leaves, *(new for _, _, new in writes.kept_gradients)]
+    targets = [*theirs.leaves, *(old for _, old, _ in writes.kept_gradients)]
+    owners = [*range(len(ours.leaves)), *(row for row, _, _ in writes.kept_gradients)]
+    places = [(theirs.parents[row], theirs.indices[row]) for row in owners]
+    mine, yours = tabulate(sources, ours.bare), tabulate(targets, theirs.bare)
+    for row, region in yours.odd.items():
+        itself = isinstance(region, Region) and region.repeats_itself
+        if itself and _layout(mine, row, row) != _layout(yours, row, row):
+            _differ(
+                theirs, places[row], "memory in which no element lies twice, or just as in the source",
+                "a view that overlaps itself",
+            )  # fmt: skip
     for group in partition(yours).shared:
-        first = group[0]
-        for row in group[1:]:
-            if _distance(mine, first, row) != _distance(yours, first, row):
+        for row in group:
+            if _layout(mine, group[0], row) != _layout(yours, group[0], row):
                 _differ(
-                    theirs, (theirs.parents[row], theirs.indices[row]), "memory apart, as in the source",
-                    f"memory shared with {theirs.path(first)}",
+                    theirs, places[row], "memory apart, as in the source",
+                    f"memory shared with {theirs.path(owners[group[0]])}",
                 )  # fmt: skip
-    both = tabulate([*ours.leaves, *theirs.leaves])
-    count = len(ours.leaves)
+    both, count = tabulate([*sources, *targets]), len(sources)
     for group in partition(both).shared:
         for row in (r for r in group if r >= count):
             for other in (r for r in group if r < count):
-                if other != row - count or _distance(both, other, row) != 0:
+                if other != row - count or not _is_same_region(both, other, row):
                     _differ(
-                        theirs, (theirs.parents[row - count], theirs.indices[row - count]),
-                        "memory apart from the source", f"memory shared with {ours.path(other)}",
+                        theirs, places[row - count], "memory apart from the source",
+                        f"memory shared with {ours.path(owners[other])}",
                     )  # fmt: skip
 
 
-def _distance(table: Table, a: int, b: int) -> int | None:
+def _is_same_region(table: Table, a: int, b: int) -> bool:
     first, second = table.region(a), table.region(b)
-    if (
-        not isinstance(first, Region)
-        or not isinstance(second, Region)
-        or first.space != second.space
-    ):
+    if not isinstance(first, Region) or not isinstance(second, Region):
+        return False
+    return (first.start, first.strides) == (second.start, second.strides)
+
+
+def _layout(table: Table, first: int, row: int) -> Any:
+    """How a row lies beside another: two pairs with the same layout share the same bytes."""
+    a, b = table.region(first), table.region(row)
+    if not isinstance(a, Region) or not isinstance(b, Region) or a.space != b.space:
         return None
-    return second.start - first.start
+    return b.start - a.start, b.shape, b.strides, b.itemsize, a.shape, a.strides
 
 
 # --- writing ------------------------------------------------------------------------------------
 
 
 def _write(writes: _Writes) -> None:
+    for holder, step, value in writes.values:  # first: users' holders may refuse, memory does not
+        _set(holder, step, value)
     transfer([_as_stored(target, source) for target, source in writes.tensors])
     for target, source in writes.arrays:
         np.copyto(target, source, casting="no")
@@ -314,10 +354,18 @@ def _write(writes: _Writes) -> None:
         tensor.grad = None if gradient is None else gradient.clone()
     for hand_over, source, target in writes.states:
         hand_over(source, target)
-    for holder, step, value in writes.values:
-        if isinstance(step, Attribute):
+
+
+def _set(holder: Any, step: Any, value: Any) -> None:
+    """Write a value past what the holder's class makes of writing."""
+    match holder:
+        case _ if isinstance(step, Attribute):
             object.__setattr__(holder, step.name, value)
-        else:
+        case dict():
+            dict.__setitem__(holder, step.key, value)
+        case list():
+            list.__setitem__(holder, step.key, value)
+        case _:
             holder[step.key] = value
 
 

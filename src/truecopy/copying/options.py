@@ -10,7 +10,7 @@ import torch
 
 from truecopy import _torch
 from truecopy.errors import UsageError
-from truecopy.structure.paths import Path
+from truecopy.structure.paths import Attribute, Path
 from truecopy.structure.walk import Keep
 
 Alias = Literal["preserve", "whole", "break", "error"]
@@ -58,7 +58,11 @@ DEFAULT = Options()
 
 def keeper(root: Any, share: Share | Iterable[Share]) -> Keep | None:
     """One predicate from everything that `share=` may name: types, paths, predicates."""
-    wanted = [share] if isinstance(share, str | type | Path) or callable(share) else list(share)
+    if isinstance(share, str | type | Path) or callable(share):
+        share = (share,)
+    if not isinstance(share, Iterable):
+        raise _names_nothing(share)
+    wanted = list(share)
     if not wanted:
         return None
     types: list[type] = []
@@ -73,11 +77,7 @@ def keeper(root: Any, share: Share | Iterable[Share]) -> Keep | None:
             case _ if callable(one):
                 predicates.append(one)
             case _:
-                raise UsageError(
-                    f"share={one!r} names nothing",
-                    expected="a path, a type or a predicate",
-                    got=type(one).__name__,
-                )
+                raise _names_nothing(one)
     of_type = tuple(types)
 
     def keep(value: Any, _path: Callable[[], Path]) -> bool:
@@ -90,15 +90,17 @@ def keeper(root: Any, share: Share | Iterable[Share]) -> Keep | None:
     return keep
 
 
+def _names_nothing(one: Any) -> UsageError:
+    return UsageError(
+        f"share={one!r} names nothing",
+        expected="a path, a type or a predicate",
+        got=type(one).__name__,
+    )
+
+
 def _follow(root: Any, path: str | Path) -> Any:
     """What a path leads to: as it is printed, or relative to the root."""
-    if isinstance(path, Path):
-        attempts = [path]
-    elif path.startswith((".", "[")):
-        attempts = [Path.parse(f"root{path}")]
-    else:
-        attempts = [Path.parse(f"root.{path}"), Path.parse(path)]
-    for attempt in attempts:
+    for attempt in _readings(path):
         try:
             return attempt.follow(root)
         except (AttributeError, LookupError, TypeError):
@@ -108,3 +110,23 @@ def _follow(root: Any, path: str | Path) -> Any:
         expected="a path into the value, such as model.backbone or .backbone",
         got=f"a {type(root).__name__} without it",
     )
+
+
+def _readings(path: str | Path) -> list[Path]:
+    """What a path may mean: names with dots as `named_parameters` gives them, then as it is printed.
+
+    A name alone is never the value itself: that would make of a slip of the pen a copy of nothing.
+    """
+    if isinstance(path, Path):
+        return [path]
+    if path.startswith((".", "[")):
+        return [Path.parse(f"it{path}")]
+    dotted = Path("it", tuple(map(Attribute, path.split("."))))
+    if all(part.isidentifier() or part.isdigit() for part in path.split(".")):
+        return [dotted, *([Path.parse(path)] if path.isascii() and _has_steps(path) else [])]
+    printed = Path.parse(path)
+    return [Path(printed.root, (Attribute(printed.root), *printed.steps)), printed]
+
+
+def _has_steps(path: str) -> bool:
+    return "." in path and all(part.isidentifier() for part in path.split("."))

@@ -169,6 +169,29 @@ def _member_parts(value: Any) -> Parts:
 _IS_PYTHON_CLASS = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
+def named_parts(kind: Kind, parts: Parts) -> Parts:
+    """The same parts in the order of their names; members of sets in the order of their values.
+
+    Bound methods are left out: they are what an object does, not what it holds.
+    """
+    if kind in (Kind.LIST, Kind.TUPLE, Kind.METHOD, Kind.ARRAY, Kind.REGISTERED):
+        return parts
+    held = [*parts.made_from, *parts.filled_with]
+    steps = [parts.step(index) for index in range(len(held))]
+    named = [
+        (repr(value) if isinstance(step, Nth) else step.code(""), index)
+        for index, (value, step) in enumerate(zip(held, steps, strict=True))
+        if kind_of[type(value)] is not Kind.METHOD
+    ]
+    order = [index for _, index in sorted(named)]
+    in_order = [
+        Nth(i) if isinstance(steps[old], Nth) else steps[old] for i, old in enumerate(order)
+    ]
+    return Parts(
+        filled_with=[held[index] for index in order], step=in_order.__getitem__, memory=parts.memory
+    )
+
+
 # --- made again -----------------------------------------------------------------------------------
 
 

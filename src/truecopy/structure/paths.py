@@ -169,8 +169,8 @@ class Path:
     def parse(cls, text: str) -> Path:
         """Read a path as it is printed.
 
-        Only names, attributes, literal subscripts, `getattr` with a literal and calls without
-        arguments are read: nothing is ever evaluated.
+        Only names, attributes, literal subscripts, `getattr` with a literal and the readers of sparse
+        tensors are read: nothing is ever evaluated.
         """
         try:
             node = ast.parse(text.strip(), mode="eval").body
@@ -181,6 +181,12 @@ class Path:
                 expected="Python as truecopy prints it, such as model.layers[3].weight",
                 got=str(error),
             ) from None
+
+
+_READERS = frozenset(
+    ("_indices", "_values", "values", "crow_indices", "col_indices", "ccol_indices", "row_indices")
+)
+"""Methods that a printed path may call, and so a path that is read: they hand out, and change nothing."""
 
 
 def _read(node: ast.expr) -> tuple[str, tuple[Step, ...]]:
@@ -203,6 +209,8 @@ def _read_step(node: ast.expr) -> tuple[Step, ast.expr]:
             func=ast.Name(id="getattr"), args=[before, ast.Constant(value=str(name))], keywords=[]
         ):
             return Attribute(name), before
-        case ast.Call(func=ast.Attribute(value=before, attr=method), args=[], keywords=[]):
+        case ast.Call(func=ast.Attribute(value=before, attr=method), args=[], keywords=[]) if (
+            method in _READERS
+        ):
             return Call(method), before
     raise ValueError(f"cannot read {ast.unparse(node)!r}")

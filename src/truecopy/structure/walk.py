@@ -18,7 +18,7 @@ import torch
 from truecopy import _torch
 from truecopy.structure.kinds import Kind, kind_of, protocol_kind
 from truecopy.structure.naming import name_of
-from truecopy.structure.parts import Parts, container_parts, look_parts
+from truecopy.structure.parts import Parts, container_parts, look_parts, named_parts
 from truecopy.structure.paths import Attribute, Item, ItemOf, Nth, NthValue, Path, Step
 from truecopy.structure.protocol import Reduction, reduced_parts
 from truecopy.structure.tensors import LEAF_FORMS, all_bare, is_bare, is_plain, tensor_parts
@@ -184,11 +184,16 @@ def walk(
     protocol: bool = False,
     keep: Keep | None = None,
     with_grad: bool = True,
+    by_name: bool = False,
 ) -> Walk:
-    """Meet everything that `root` holds. With `protocol`, take objects apart as a copy would."""
+    """Meet everything that `root` holds. With `protocol`, take objects apart as a copy would.
+
+    With `by_name`, members are met in the order of their names, whoever put them there first, and
+    bound methods are passed over: so two structures can be compared member by member.
+    """
     found = Walk(root, name)
     kind_of.ask_protocols_again()
-    _Walker(found, protocol, keep, with_grad).run(root, None, 0)
+    _Walker(found, protocol, keep, with_grad, by_name=by_name).run(root, None, 0)
     return found
 
 
@@ -207,12 +212,14 @@ class _Walker:
         with_grad: bool,
         *,
         inside: bool = False,
+        by_name: bool = False,
     ) -> None:
         self.found = found
         self.protocol = protocol
         self.inside = inside  # of an object that copies itself, and other libraries' memory with it
         self.keep = keep
         self.with_grad = with_grad
+        self.by_name = by_name
 
     def run(self, value: Any, parent: Node | None, place: int) -> None:
         """Meet `value`, and depth first all that it holds."""
@@ -339,7 +346,7 @@ class _Walker:
         try:
             parts = self._parts(kind, value)
         except Exception as error:  # noqa: BLE001 - users' protocols raise anything
-            found.failures.append(Failure(value, place, error))
+            found.failures.append(Failure(value, place, error.with_traceback(None)))
             return None
         if kind is Kind.TENSOR and parts.memory.form in LEAF_FORMS:
             if is_plain(value):
@@ -354,7 +361,8 @@ class _Walker:
             return tensor_parts(value, with_grad=self.with_grad)
         if kind is Kind.REDUCED and self.protocol:
             return reduced_parts(value)
-        return container_parts(kind, value)
+        parts = container_parts(kind, value)
+        return named_parts(kind, parts) if self.by_name else parts
 
     def _leaf(self, value: Any, place: Place) -> None:
         found = self.found

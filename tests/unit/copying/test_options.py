@@ -62,6 +62,23 @@ def test_paths_to_attributes_items_and_tensors() -> None:
     assert copied.data["train"][0] is not model.data["train"][0]
 
 
+def test_names_with_dots_as_named_parameters_gives_them() -> None:
+    """The first thing that one pastes from `named_parameters()` names what it names there."""
+    model = nn.Sequential(nn.Linear(2, 2))
+
+    assert tc.copy(model, share="0.weight")[0].weight is model[0].weight
+
+
+def test_reading_a_path_runs_no_method() -> None:
+    """Only the readers of sparse tensors may be called by a path; nothing that changes anything."""
+    state = {"x": torch.ones(2)}
+
+    with pytest.raises(tc.UsageError, match="is not a path"):
+        tc.copy(state, share="state['x'].zero_()")
+
+    assert state["x"].tolist() == [1.0, 1.0]
+
+
 def test_what_is_shared_is_shared_wherever_it_is_met() -> None:
     """By identity, not by place: the second name of a shared object is shared too."""
     x = torch.ones(3)
@@ -111,18 +128,26 @@ def test_shared_parts_inside_of_objects_that_copy_themselves() -> None:
         (
             "model[",
             (
-                "'root.model[' is not a path. Expected Python as truecopy prints it, such as "
+                "'model[' is not a path. Expected Python as truecopy prints it, such as "
                 "model.layers[3].weight. Got '[' was never closed (<unknown>, line 1)."
             ),
         ),
         (
             "__import__('os').system('true')",
             (
-                "\"root.__import__('os').system('true')\" is not a path. Expected Python as truecopy "
+                "\"__import__('os').system('true')\" is not a path. Expected Python as truecopy "
                 "prints it, such as model.layers[3].weight. Got cannot read "
-                "\"root.__import__('os').system('true')\"."
+                "\"__import__('os').system('true')\"."
             ),
         ),
+        (
+            "modl",
+            (
+                "share='modl' leads nowhere. Expected a path into the value, such as "
+                "model.backbone or .backbone. Got a ModuleDict without it."
+            ),
+        ),
+        (3, "share=3 names nothing. Expected a path, a type or a predicate. Got int."),
         ([3], "share=3 names nothing. Expected a path, a type or a predicate. Got int."),
     ],
 )
