@@ -1,7 +1,7 @@
 """The only module that names torch's internals: one function for each need.
 
 Each docstring says which public API is missing and what happens without the internal one. What is
-relied upon is checked by behavior, on first use; tests/unit/test_torch_internals.py checks it again.
+relied upon is checked by its behavior in tests/unit/test_torch_internals.py, for the torch that is pinned.
 """
 
 from __future__ import annotations
@@ -258,12 +258,6 @@ def clone_all(tensors: list[Tensor]) -> list[Tensor]:
 def copy_all(into: list[Tensor], sources: list[Tensor]) -> None:
     """One `copy_` each, in one call; version counters move. A loop of `copy_` is the public form."""
     torch._foreach_copy_(into, sources)
-
-
-def lazy_clone(tensor: Tensor) -> Tensor:
-    """A copy-on-write clone: no bytes move until somebody writes."""
-    result: Tensor = torch._lazy_clone(tensor)
-    return result
 
 
 def in_dual_level() -> bool:

@@ -1,0 +1,70 @@
+"""What `_torch.py` relies on, by behavior: the first thing to run with another torch."""
+
+import pytest
+import torch
+
+from truecopy import _torch
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_plain_tensors_have_plain_keys(inference: bool) -> None:
+    """Ordinary dense CPU tensors, of every class and dtype that is plain, are known by one number."""
+    with torch.inference_mode(inference):
+        plain = [torch.ones(2), torch.ones(2, dtype=torch.bool), torch.ones(2, 2).t()]
+
+    assert _torch.dispatch_keys_of_all(plain) <= _torch.PLAIN_KEYS
+    assert _torch.dispatch_keys(torch.nn.Parameter(torch.ones(2))) in _torch.PLAIN_KEYS
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: torch.ones(2, dtype=torch.cfloat).conj(),
+        lambda: torch.ones(2, dtype=torch.cfloat).conj().imag,
+        lambda: torch.eye(2).to_sparse(),
+        lambda: torch.ones(2, device="meta"),
+        lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+        lambda: torch.ones(2).to_mkldnn(),
+    ],
+    ids=["conj", "neg", "sparse", "meta", "quantized", "mkldnn"],
+)
+def test_other_tensors_have_other_keys(make) -> None:
+    """Whatever is more than its bytes in one strided CPU region is told apart."""
+    assert _torch.dispatch_keys(make()) not in _torch.PLAIN_KEYS
+
+
+def test_looking_at_lazy_tensors_leaves_them_lazy() -> None:
+    """Address and identity of a copy-on-write tensor are read without making the copy."""
+    source = torch.ones(4)
+    lazy = torch._lazy_clone(source)
+
+    assert _torch.storage_address(lazy) == _torch.storage_address(source)
+    assert _torch.storage_identity(lazy) != _torch.storage_identity(source)
+    assert _torch.is_copy_on_write(lazy)
+    assert _torch.is_copy_on_write(source)
+
+
+def test_many_are_cloned_and_written_as_one_by_one() -> None:
+    """The batched calls give what loops of the public ones give, and move version counters."""
+    sources = [torch.tensor([-0.0, float("nan")]), torch.ones(2, 3).t()]
+    clones = _torch.clone_all(sources)
+    targets = [torch.empty_like(source) for source in sources]
+    before = [target._version for target in targets]
+    _torch.copy_all(targets, sources)
+
+    for made in (clones, targets):
+        for new, old in zip(made, sources, strict=True):
+            assert new.stride() == old.stride()
+            assert torch.equal(new.view(torch.int32), old.view(torch.int32))
+    assert all(t._version > b for t, b in zip(targets, before, strict=True))
+
+
+def test_subclasses_are_made_on_given_memory() -> None:
+    """A Parameter on existing memory shares its bytes and its version counter."""
+    data = torch.ones(2)
+    parameter = _torch.make_subclass(torch.nn.Parameter, data, requires_grad=True)
+
+    assert type(parameter) is torch.nn.Parameter
+    assert parameter.data_ptr() == data.data_ptr()
+    data.add_(1)
+    assert parameter._version == data._version
