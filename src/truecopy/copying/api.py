@@ -49,7 +49,8 @@ def copy(
         strict: raise where something in the copy would still refer to the original, not only warn.
 
     Allocates what `plan` says (nothing for tensors with `into`). Never returns a view of `obj`.
-    Gradient flows to `obj` only with grad="keep". Waits until the bytes are there.
+    Gradient flows to `obj` only with grad="keep". Waits until the bytes are there;
+    what stays on one accelerator is ordered on the current stream, as `clone` is.
 
     >>> import torch, truecopy as tc
     >>> x = torch.zeros(3)

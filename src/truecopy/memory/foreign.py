@@ -71,10 +71,35 @@ def _from_array_interface(value: Any) -> Region | Unreadable:
 
 
 def _from_cuda_interface(value: Any) -> Region | Unreadable:
-    # Untested here: no CUDA device. The address alone does not name the device; torch finds it.
+    # Only one byte is shown to torch: of strides below zero it ends the process.
     interface = value.__cuda_array_interface__
-    tensor = torch.as_tensor(value, device="cuda")
-    return _from_interface(value, interface, ("cuda", tensor.device.index or 0))
+    address = int(interface["data"][0])
+    index = _cuda_device_of(address)
+    if index is None:
+        return Unreadable(f"{type(value).__name__} lies on no CUDA device that torch knows")
+    return _from_interface(value, interface, ("cuda", index))
+
+
+class _Byte:
+    """The byte at an address of a CUDA device, shown to torch."""
+
+    def __init__(self, address: int) -> None:
+        self.__cuda_array_interface__ = {
+            "version": 3,
+            "data": (address, False),
+            "shape": (1,),
+            "typestr": "|u1",
+        }
+
+
+def _cuda_device_of(address: int) -> int | None:
+    """The device that owns an address: the one for which torch takes the byte where it is, and copies not."""
+    if address == 0:
+        return 0
+    for index in range(torch.cuda.device_count()):
+        if torch.as_tensor(_Byte(address), device=f"cuda:{index}").data_ptr() == address:
+            return index
+    return None
 
 
 def _from_interface(value: Any, interface: Any, space: Space) -> Region | Unreadable:
