@@ -5,7 +5,6 @@ In: a source and a target of the same shape. Out: the target, whose tensors kept
 
 from __future__ import annotations
 
-import random
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
@@ -18,20 +17,12 @@ from truecopy.copying.transfer import transfer
 from truecopy.errors import StructureMismatch
 from truecopy.memory.groups import Table, partition, tabulate
 from truecopy.memory.region import Region
+from truecopy.structure.hidden import HiddenState, hidden_state_of
 from truecopy.structure.kinds import Kind, kind_of
+from truecopy.structure.parts import named_parts
 from truecopy.structure.paths import Attribute, Item
 from truecopy.structure.tensors import Form, form_of
 from truecopy.structure.walk import Keep, Node, Place, Walk, walk
-
-_HIDDEN_STATE: dict[type, Any] = {
-    torch.Generator: lambda source, target: target.set_state(source.get_state()),
-    random.Random: lambda source, target: target.setstate(source.getstate()),
-    np.random.RandomState: lambda source, target: target.set_state(source.get_state()),
-    np.random.Generator: lambda source, target: setattr(
-        target.bit_generator, "state", source.bit_generator.state
-    ),
-}
-"""Objects that keep their state where no attribute shows it, and how it is handed over."""
 
 
 @dataclass(slots=True)
@@ -41,7 +32,7 @@ class _Writes:
     tensors: list[tuple[torch.Tensor, torch.Tensor]] = field(default_factory=list)  # target, source
     arrays: list[tuple[Any, Any]] = field(default_factory=list)
     values: list[tuple[Any, Any, Any]] = field(default_factory=list)  # holder, step, value
-    states: list[tuple[Any, Any, Any]] = field(default_factory=list)
+    states: list[tuple[HiddenState, Any, Any]] = field(default_factory=list)  # source, target
     kept_gradients: list[tuple[int, torch.Tensor, torch.Tensor]] = field(default_factory=list)
     gradients: list[tuple[torch.Tensor, torch.Tensor | None]] = field(default_factory=list)
 
@@ -55,8 +46,8 @@ def copy_into(
     """
     if source is target:
         return
-    ours = walk(source, name, keep=keep, with_grad=False, by_name=True)
-    theirs = walk(target, "into", keep=leave, with_grad=False, by_name=True)
+    ours = walk(source, name, keep=keep, with_grad=False, parts_of=named_parts)
+    theirs = walk(target, "into", keep=leave, with_grad=False, parts_of=named_parts)
     writes = _Writes()
     with _torch.disable_torch_function(), torch.no_grad():
         _compare_structures(ours, theirs, writes)
@@ -119,9 +110,9 @@ def _compare_nodes(theirs: Walk, source: Node, target: Node, writes: _Writes) ->
         old, new = source.children[mine[step]], target.children[index]
         if old is not new and (_is_plain(old) or _is_plain(new)):
             _compare_values(theirs, target, index, old, new, writes)
-    hand_over = next((f for cls, f in _HIDDEN_STATE.items() if isinstance(source.value, cls)), None)
-    if hand_over is not None:
-        writes.states.append((hand_over, source.value, target.value))
+    hidden = hidden_state_of(source.value)
+    if hidden is not None:
+        writes.states.append((hidden, source.value, target.value))
     elif not source.children and source.kind in (Kind.REDUCED, Kind.OPAQUE):
         _compare_hidden(theirs, place, source.value, target.value)
     elif isinstance(source.value, torch.Tensor):
@@ -352,8 +343,8 @@ def _write(writes: _Writes) -> None:
         np.copyto(target, source, casting="no")
     for tensor, gradient in writes.gradients:
         tensor.grad = None if gradient is None else gradient.clone()
-    for hand_over, source, target in writes.states:
-        hand_over(source, target)
+    for hidden, source, target in writes.states:
+        hidden.write(target, hidden.read(source))
 
 
 def _set(holder: Any, step: Any, value: Any) -> None:

@@ -194,14 +194,13 @@ def _copy_block(
         for side in (arrays, tensors):
             _copy_block(walked, replace(block, members=side), options, copies, pending)
         return
-    base = _allocate(leaves, block, device)
+    base = allocate(leaves, block, device)
     if block.moves and not block.freed:
         pending += [
-            (_integers(base, move), _source_integers(leaves[move.row], move))
-            for move in block.moves
+            (integers_in(base, move), integers_of(leaves[move.row], move)) for move in block.moves
         ]
     for member in block.members:
-        copies[member.row] = _member(leaves[member.row], base, member)
+        copies[member.row] = member_of(leaves[member.row], base, member)
     if block.freed:
         base.untyped_storage().resize_(0)
 
@@ -214,7 +213,7 @@ def _device_of(leaves: Sequence[Any], block: Block) -> torch.device:
     return torch.device("cpu")
 
 
-def _allocate(leaves: Sequence[Any], block: Block, device: torch.device) -> torch.Tensor:
+def allocate(leaves: Sequence[Any], block: Block, device: torch.device) -> torch.Tensor:
     """The bytes of a block, flat; zero where nothing will be written, for files show them.
 
     Fake tensors allocate through their own mode.
@@ -235,14 +234,14 @@ def _unit(move: Move) -> int:
     return 1
 
 
-def _integers(base: torch.Tensor, move: Move) -> torch.Tensor:
+def integers_in(base: torch.Tensor, move: Move) -> torch.Tensor:
     """The move's place in the block, as integers."""
     return _strided_integers(
         base, move.offset, move.shape, move.strides, move.itemsize, _unit(move)
     )
 
 
-def _source_integers(leaf: Any, move: Move) -> torch.Tensor:
+def integers_of(leaf: Any, move: Move) -> torch.Tensor:
     """The move's bytes where they are, as integers; reading never materializes."""
     unit = _unit(move)
     if isinstance(leaf, torch.Tensor):
@@ -285,7 +284,7 @@ class _Integers:
         }
 
 
-def _member(leaf: Any, base: torch.Tensor, member: Member) -> Any:
+def member_of(leaf: Any, base: torch.Tensor, member: Member) -> Any:
     """One leaf's copy, as a view of its block.
 
     All views of a block share its version counter, so that autograd catches an in-place write

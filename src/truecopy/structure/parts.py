@@ -169,11 +169,13 @@ def _member_parts(value: Any) -> Parts:
 _IS_PYTHON_CLASS = 1 << 9  # Py_TPFLAGS_HEAPTYPE
 
 
-def named_parts(kind: Kind, parts: Parts) -> Parts:
-    """The same parts in the order of their names; members of sets in the order of their values.
+def named_parts(kind: Kind, value: Any) -> Parts:
+    """`container_parts` in the order of their names, whoever put them there first.
 
-    Bound methods are left out: they are what an object does, not what it holds.
+    So two structures can be compared member by member. Members of sets come in the order of their
+    values. Bound methods are left out: they are what an object does, not what it holds.
     """
+    parts = container_parts(kind, value)
     if kind in (Kind.LIST, Kind.TUPLE, Kind.METHOD, Kind.ARRAY, Kind.REGISTERED):
         return parts
     held = [*parts.made_from, *parts.filled_with]

@@ -18,7 +18,7 @@ import torch
 from truecopy import _torch
 from truecopy.structure.kinds import Kind, kind_of, protocol_kind
 from truecopy.structure.naming import name_of
-from truecopy.structure.parts import Parts, container_parts, look_parts, named_parts
+from truecopy.structure.parts import Parts, container_parts, look_parts
 from truecopy.structure.paths import Attribute, Item, ItemOf, Nth, NthValue, Path, Step
 from truecopy.structure.protocol import Reduction, reduced_parts
 from truecopy.structure.tensors import LEAF_FORMS, all_bare, is_bare, is_plain, tensor_parts
@@ -56,6 +56,9 @@ Place = tuple[Node | None, int]
 
 Keep = Callable[[Any, Callable[[], Path]], bool]
 """Whether an object is to be kept by reference, told from the object and its path."""
+
+PartsOf = Callable[[Kind, Any], Parts]
+"""What an object of a kind holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +187,16 @@ def walk(
     protocol: bool = False,
     keep: Keep | None = None,
     with_grad: bool = True,
-    by_name: bool = False,
+    parts_of: PartsOf = container_parts,
 ) -> Walk:
     """Meet everything that `root` holds. With `protocol`, take objects apart as a copy would.
 
-    With `by_name`, members are met in the order of their names, whoever put them there first, and
-    bound methods are passed over: so two structures can be compared member by member.
+    `parts_of` tells what an object holds, where its own protocol is not asked: who walks for a purpose
+    may leave parts out, or put them into an order.
     """
     found = Walk(root, name)
     kind_of.ask_protocols_again()
-    _Walker(found, protocol, keep, with_grad, by_name=by_name).run(root, None, 0)
+    _Walker(found, protocol, keep, with_grad, parts_of=parts_of).run(root, None, 0)
     return found
 
 
@@ -212,14 +215,14 @@ class _Walker:
         with_grad: bool,
         *,
         inside: bool = False,
-        by_name: bool = False,
+        parts_of: PartsOf = container_parts,
     ) -> None:
         self.found = found
         self.protocol = protocol
         self.inside = inside  # of an object that copies itself, and other libraries' memory with it
         self.keep = keep
         self.with_grad = with_grad
-        self.by_name = by_name
+        self.parts_of = parts_of
 
     def run(self, value: Any, parent: Node | None, place: int) -> None:
         """Meet `value`, and depth first all that it holds."""
@@ -361,8 +364,7 @@ class _Walker:
             return tensor_parts(value, with_grad=self.with_grad)
         if kind is Kind.REDUCED and self.protocol:
             return reduced_parts(value)
-        parts = container_parts(kind, value)
-        return named_parts(kind, parts) if self.by_name else parts
+        return self.parts_of(kind, value)
 
     def _leaf(self, value: Any, place: Place) -> None:
         found = self.found
