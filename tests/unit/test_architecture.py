@@ -24,9 +24,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "structure": set(),
     "memory": {"structure"},
     "copying": {"structure", "memory"},
+    "tracing": {"structure", "memory"},
     "files": {"structure", "memory", "copying"},
-    "reports": {"structure", "memory", "copying", "files"},
-    "cli": {"structure", "memory", "copying", "files", "reports", "truecopy"},
+    "reports": {"structure", "memory", "copying", "tracing", "files"},
+    "cli": {"structure", "memory", "copying", "tracing", "files", "reports", "truecopy"},
 }
 FOR_ALL = {"errors", "_torch", "records"}
 # The package itself names every room, so only its front doors may import from it.
