@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from truecopy.copying.api import copy, deepcopy, plan
+    from truecopy.copying.duplicates.api import duplicate
     from truecopy.copying.plan import Plan
     from truecopy.errors import (
         CannotCopy,
         CannotRead,
         CannotWrite,
         NonLeaf,
+        NotEnoughMemory,
         NotIndependent,
         PointsBack,
         StillShared,
@@ -37,6 +39,7 @@ __all__ = [
     "CannotWrite",
     "Holder",
     "NonLeaf",
+    "NotEnoughMemory",
     "NotIndependent",
     "Plan",
     "PointsBack",
@@ -51,6 +54,7 @@ __all__ = [
     "assert_independent",
     "copy",
     "deepcopy",
+    "duplicate",
     "plan",
     "register",
     "relate",
@@ -64,6 +68,7 @@ _HOMES = {
     "CannotWrite": "truecopy.errors",
     "Holder": "truecopy.memory.holders",
     "NonLeaf": "truecopy.errors",
+    "NotEnoughMemory": "truecopy.errors",
     "NotIndependent": "truecopy.errors",
     "Plan": "truecopy.copying.plan",
     "PointsBack": "truecopy.errors",
@@ -77,6 +82,7 @@ _HOMES = {
     "assert_independent": "truecopy.memory.relation",
     "copy": "truecopy.copying.api",
     "deepcopy": "truecopy.copying.api",
+    "duplicate": "truecopy.copying.duplicates.api",
     "plan": "truecopy.copying.api",
     "register": "truecopy.structure.kinds",
     "relate": "truecopy.memory.relation",

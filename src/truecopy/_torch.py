@@ -117,6 +117,33 @@ def is_copy_on_write(tensor: Tensor) -> bool:
     return bool(_C._is_cow_tensor(tensor))
 
 
+@functools.cache
+def lazy_clones_hold() -> bool:
+    """Whether torch still has lazy clones that share bytes, and of which a write changes one alone."""
+    with disable_torch_function(), no_modes(), torch.inference_mode(False), torch.no_grad():
+        source = torch.zeros(16)
+        try:
+            clones = [torch._lazy_clone(source) for _ in range(2)]
+        except (AttributeError, RuntimeError):
+            return False
+        share = len({storage_address(one) for one in (source, *clones)}) == 1
+        clones[0].fill_(1)
+        source.fill_(2)
+        return share and [one.sum().item() for one in (source, *clones)] == [32, 16, 0]
+
+
+def lazy_clone(tensor: Tensor) -> Tensor:
+    """A clone of the tensor's whole storage that shares its bytes until one of the two is written.
+
+    Nothing public makes one. Without it, or where it does not do what it did, an ordinary clone.
+    Raises RuntimeError for storages that torch's own allocator did not make.
+    """
+    if not lazy_clones_hold():
+        return tensor.clone()
+    made: Tensor = torch._lazy_clone(tensor)
+    return made
+
+
 def any_copy_on_write(tensors: Iterable[Tensor]) -> bool:
     """Whether `is_copy_on_write` holds for any of many tensors, asked in one C loop."""
     return any(map(_C._is_cow_tensor, tensors))

@@ -6,6 +6,7 @@
     │   └── NonLeaf         (RuntimeError)     grad="error" met a tensor that autograd computed
     ├── NotIndependent      (AssertionError)   two values, or two parts of one, share bytes
     ├── StructureMismatch   (ValueError)       into= was given a structure that differs from the source
+    ├── NotEnoughMemory     (MemoryError)      more than there is was asked for; nothing was allocated
     ├── CannotRead          (ValueError)       a file that is missing, damaged, hostile or not plain data
     └── CannotWrite         (ValueError)       a file that is not written, and nothing in its place
 
@@ -95,6 +96,10 @@ class NotIndependent(TruecopyError, AssertionError):
 
 class StructureMismatch(TruecopyError, ValueError):
     """`into=` was given a structure that differs from the source; nothing was written."""
+
+
+class NotEnoughMemory(TruecopyError, MemoryError):
+    """What was asked for does not fit into the memory that there is; nothing was allocated."""
 
 
 class CannotRead(TruecopyError, ValueError):

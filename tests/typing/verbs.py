@@ -43,3 +43,13 @@ except tc.TruecopyError:
 # A wrong option is seen before the program runs.
 tc.copy(model, alias="sometimes")  # type: ignore[arg-type]
 tc.copy(model, gradient="keep")  # type: ignore[call-arg]
+
+# Many are a list; one with a new axis has the type of its source.
+assert_type(tc.duplicate(model, 3), list[nn.Linear])
+assert_type(
+    tc.duplicate({"weight": tensor}, 3, how="lazy", live=True), list[dict[str, torch.Tensor]]
+)
+assert_type(tc.duplicate(model, 3, how="stack"), nn.Linear)
+assert_type(tc.duplicate(tensor, 3, how="view", dim=-1, grad="keep"), torch.Tensor)
+tc.duplicate(tensor, 3, live=True)  # type: ignore[call-overload]
+tc.duplicate(tensor, 3, how="lazy", dim=1)  # type: ignore[call-overload]

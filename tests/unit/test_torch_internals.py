@@ -68,3 +68,32 @@ def test_subclasses_are_made_on_given_memory() -> None:
     assert parameter.data_ptr() == data.data_ptr()
     data.add_(1)
     assert parameter._version == data._version
+
+
+def test_lazy_clones_share_until_one_is_written() -> None:
+    """The whole storage, whatever is asked for it; the source is copy-on-write from then on."""
+    source = torch.arange(4.0)
+    lazy = _torch.lazy_clone(source[:2])
+
+    assert _torch.is_copy_on_write(source)
+    assert _torch.storage_address(lazy) == _torch.storage_address(source)
+    assert lazy.untyped_storage().nbytes() == 16
+    lazy.fill_(7)
+    assert source.tolist() == [0, 1, 2, 3]
+    assert _torch.storage_address(lazy) != _torch.storage_address(source)
+    with pytest.raises(RuntimeError):
+        _torch.lazy_clone(torch.frombuffer(bytearray(4), dtype=torch.uint8))
+
+
+def test_the_self_test_of_lazy_clones_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lazy clone that shares for good, one that copies at once, or none at all: all are found."""
+    assert _torch.lazy_clones_hold()
+    for fake in (lambda t: t.detach(), torch.clone, None):
+        _torch.lazy_clones_hold.cache_clear()
+        with monkeypatch.context() as patched:
+            if fake is None:
+                patched.delattr(torch, "_lazy_clone")
+            else:
+                patched.setattr(torch, "_lazy_clone", fake)
+            assert not _torch.lazy_clones_hold()
+        _torch.lazy_clones_hold.cache_clear()

@@ -8,18 +8,17 @@ from typing import Any, TypeVar
 import torch
 
 from truecopy import _torch
-from truecopy.copying.gradient import attach
 from truecopy.copying.independence import check_self_made
 from truecopy.copying.into import copy_into
-from truecopy.copying.leaves import copy_leaves, copy_one_plain, is_one_plain, lay_out
+from truecopy.copying.leaves import copy_leaves, copy_one_plain, is_one_plain
+from truecopy.copying.making import put_together, take_apart
 from truecopy.copying.options import DEFAULT, Alias, Grad, Options, Share, keeper
-from truecopy.copying.plan import Plan, look, points_back, refuse_failures
-from truecopy.copying.refusals import refuse_what_cannot_be
-from truecopy.errors import CannotCopy, PointsBack, UsageError
+from truecopy.copying.plan import Plan, look
+from truecopy.errors import UsageError
 from truecopy.structure.kinds import Kind, kind_of
-from truecopy.structure.naming import name_of, warn_caller
-from truecopy.structure.rebuild import Memo, Rebuilder
-from truecopy.structure.walk import Keep, Walk, walk
+from truecopy.structure.naming import name_of
+from truecopy.structure.rebuild import Memo
+from truecopy.structure.walk import Keep
 
 T = TypeVar("T")
 
@@ -123,37 +122,14 @@ def plan(
 def _new(
     obj: Any, options: Options, keep: Keep | None, memo: Memo, *, strict: bool, honor: bool
 ) -> Any:
-    walked = walk(obj, None, protocol=True, keep=keep)
-    refuse_failures(walked)
-    with _torch.disable_torch_function():
-        layout = lay_out(walked, options)
-        refuse_what_cannot_be(walked, layout, options)
-        _tell_what_points_back(walked, strict=strict)
-        copies = copy_leaves(walked, layout, options)
-    finish = attach if options.grad == "keep" else None
-    copied = Rebuilder(walked, memo, finish).run(
-        dict(zip(map(id, walked.leaves), copies, strict=True))
-    )
+    walked, layout = take_apart(obj, options, keep, strict=strict)
+    copies = copy_leaves(walked, layout, options)
+    copied = put_together(walked, copies, memo, options.grad)
     check_self_made(walked, memo, honor=honor)
     if copied is not obj:
         # Ids in a memo stay true only while their objects live; the standard library does the same.
         memo.setdefault(id(memo), []).extend((obj, walked))
     return copied
-
-
-def _tell_what_points_back(walked: Walk, *, strict: bool) -> None:
-    if not walked.functions and not walked.weakrefs:
-        return
-    for note in points_back(walked):
-        if strict:
-            raise CannotCopy(
-                note.why,
-                where=note.path,
-                expected="a copy that refers to nothing of the original, as strict=True asks",
-                got="a function that copying cannot rebind",
-                way_out="Make it a method, or name it in share=",
-            )
-        warn_caller(PointsBack(f"{note.path} of the copy still means the original: {note.why}"))
 
 
 def _refuse_with_into(options: Options) -> None:

@@ -17,22 +17,28 @@ class _CopyOf(torch.autograd.Function):
     """The identity. What it returns is handed over in a list, so that torch takes it as it is."""
 
     @staticmethod
-    def forward(ctx: Any, source: torch.Tensor, made: list[torch.Tensor]) -> torch.Tensor:
-        ctx.home = source.device
+    def forward(
+        ctx: Any, source: torch.Tensor, made: list[torch.Tensor], axis: int | None
+    ) -> torch.Tensor:
+        ctx.home, ctx.axis, ctx.shape = source.device, axis, made[0].shape
         return made[0]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
-        return gradients[0].to(ctx.home), None
+        gradient = gradients[0].to(ctx.home)
+        return gradient if ctx.axis is None else gradient.sum(ctx.axis), None, None
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:  # noqa: ARG004
-        return tangents[0].clone()
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        if ctx.axis is None:
+            return tangents[0].clone()
+        return tangents[0].unsqueeze(ctx.axis).expand(ctx.shape).clone()
 
 
-def attach(source: Any, made: Any, *, shared: bool = False) -> Any:
+def attach(source: Any, made: Any, *, shared: bool = False, axis: int | None = None) -> Any:
     """`made` as a differentiable copy of `source`, where gradient or a tangent comes from there.
 
+    With `axis`, `made` holds many copies along a new axis, and the source gets the sum of their gradients.
     One that shares memory with other copies cannot be written in place: torch could not tell what
     that does to the gradient of the others, and raises.
     """
@@ -45,6 +51,6 @@ def attach(source: Any, made: Any, *, shared: bool = False) -> Any:
     if shared and not has_tangent:
         values = values.view_as(values)
     with torch.enable_grad():
-        copied = _CopyOf.apply(source, [values])  # type: ignore[no-untyped-call]
+        copied = _CopyOf.apply(source, [values], axis)  # type: ignore[no-untyped-call]
         is_plain = isinstance(source, torch.nn.Parameter) or type(copied) is type(source)
         return copied if is_plain else copied.as_subclass(type(source))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from truecopy import _torch
@@ -12,7 +12,7 @@ from truecopy.structure.kinds import Kind
 from truecopy.structure.naming import warn_caller
 from truecopy.structure.protocol import Reduction
 from truecopy.structure.rebuild import Memo
-from truecopy.structure.walk import Node, Walk, walk
+from truecopy.structure.walk import Keep, Node, Walk, walk
 
 
 def check_self_made(walked: Walk, memo: Memo, *, honor: bool) -> None:
@@ -26,6 +26,38 @@ def check_self_made(walked: Walk, memo: Memo, *, honor: bool) -> None:
             break
 
 
+def check_duplicates_apart(walked: Walk, memos: Sequence[Memo]) -> None:
+    """Raise where an object's own copying handed the same memory to two duplicates."""
+    for node in walked.nodes.values():
+        if not _copies_itself(node):
+            continue
+        leaves: list[Any] = []
+        owners: list[int] = []
+        for number, memo in enumerate(memos):
+            made = walk(memo.get(id(node.value), node.value), "made", keep=_is_kept(walked))
+            leaves += made.leaves
+            owners += [number] * len(made.leaves)
+        with _torch.disable_torch_function():
+            groups = partition(tabulate(leaves)).shared
+        if any(len({owners[row] for row in group}) > 1 for group in groups):
+            name, how = type(node.value).__name__, _protocol_of(node)
+            raise CannotCopy(
+                f"{name}.{how} returned the same memory twice",
+                where=str(walked.path_of((node.parent, node.place))),
+                expected="duplicates that share no byte with each other",
+                got="objects that share memory",
+                way_out=f"Mend {name}.{how}",
+            )
+
+
+def _protocol_of(node: Node) -> str:
+    return "__deepcopy__" if node.kind is Kind.OPAQUE else "__reduce_ex__"
+
+
+def _is_kept(walked: Walk) -> Keep:
+    return lambda child, _path: id(child) in walked.kept
+
+
 def _copies_itself(node: Node) -> bool:
     if node.kind is Kind.OPAQUE:
         return True
@@ -34,12 +66,8 @@ def _copies_itself(node: Node) -> bool:
 
 def _shared(walked: Walk, value: Any, made: Any) -> Iterator[tuple[str, str]]:
     """Paths, in the source and in the copy, of tensors that share a byte and were not asked to."""
-
-    def is_kept(child: Any, _path: Any) -> bool:
-        return id(child) in walked.kept
-
-    source = walk(value, "source", keep=is_kept)
-    copied = walk(made, "copy", keep=is_kept)
+    source = walk(value, "source", keep=_is_kept(walked))
+    copied = walk(made, "copy", keep=_is_kept(walked))
     count = len(source.leaves)
     with _torch.disable_torch_function():
         groups = partition(tabulate([*source.leaves, *copied.leaves])).shared
@@ -52,8 +80,7 @@ def _shared(walked: Walk, value: Any, made: Any) -> Iterator[tuple[str, str]]:
 
 def _report(walked: Walk, node: Node, mine: str, copied: str, *, honor: bool) -> None:
     path = str(walked.path_of((node.parent, node.place)))
-    name = type(node.value).__name__
-    how = "__deepcopy__" if node.kind is Kind.OPAQUE else "__reduce_ex__"
+    name, how = type(node.value).__name__, _protocol_of(node)
     if honor:
         what = f"{path}: {name}.{how} keeps memory of the original at {path}{mine[6:]}"
         warn_caller(StillShared(what))

@@ -7,7 +7,7 @@ Bytes are moved as integers, never computed; whoever shared memory shares it aga
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -25,6 +25,9 @@ from truecopy.memory.region import Region, Unreadable
 from truecopy.structure.kinds import Kind, kind_of
 from truecopy.structure.tensors import Form, form_of, is_bare
 from truecopy.structure.walk import Walk
+
+AxisOf = Callable[[int], int]
+"""Where the copy of a row has its new axis, if it has one."""
 
 _REQUIRES_GRAD = operator.attrgetter("requires_grad")
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -98,18 +101,25 @@ def copy_leaves(walked: Walk, layout: Layout, options: Options) -> list[Any]:
     """One copy for each leaf, in the order of the walk. Allocates what the blocks say."""
     copies: list[Any] = [None] * len(walked.leaves)
     with _torch.disable_torch_function(), torch.inference_mode(False), torch.no_grad():
-        _copy_plain(walked.leaves, layout, options, copies)
-        pending: list[Pair] = []
-        for block in layout.blocks:
-            _copy_block(walked, block, options, copies, pending)
-        transfer(pending, fresh=True)
+        copy_plain(walked.leaves, layout, options, copies)
+        for block, base in fill_blocks(walked, layout, options):
+            put_members(walked.leaves, block, base, copies)
         for row in layout.closed:
-            copies[row] = _finish(walked.leaves[row], _clone_closed(walked, row, options))
-        if options.grad == "keep":
-            shared = {m.row for b in layout.blocks if len(b.members) > 1 for m in b.members}
-            for row, leaf in enumerate(walked.leaves):
-                copies[row] = attach(leaf, copies[row], shared=row in shared)
+            copies[row] = clone_closed(walked, row, options)
+    if options.grad == "keep":
+        attach_leaves(walked, layout, copies)
     return copies
+
+
+def attach_leaves(
+    walked: Walk, layout: Layout, copies: list[Any], *, axis_of: AxisOf | None = None
+) -> None:
+    """Let gradient flow from every copy to its source; `axis_of` tells where a stack has its new axis."""
+    shared = {m.row for b in layout.blocks if len(b.members) > 1 for m in b.members}
+    with _torch.disable_torch_function(), torch.inference_mode(False), torch.no_grad():
+        for row, leaf in enumerate(walked.leaves):
+            axis = None if axis_of is None else axis_of(row)
+            copies[row] = attach(leaf, copies[row], shared=row in shared, axis=axis)
 
 
 def is_one_plain(obj: Any) -> bool:
@@ -131,13 +141,14 @@ def copy_one_plain(source: Any) -> Any:
     """The copy of one such tensor. Allocates its bytes."""
     # In this order: leaving inference mode turns gradient on.
     with _torch.disable_torch_function(), torch.inference_mode(False), torch.no_grad():
-        return _finish(source, source.clone())
+        return finish(source, source.clone())
 
 
 # --- plain tensors: many at once ----------------------------------------------------------------
 
 
-def _copy_plain(leaves: Sequence[Any], layout: Layout, options: Options, copies: list[Any]) -> None:
+def copy_plain(leaves: Sequence[Any], layout: Layout, options: Options, copies: list[Any]) -> None:
+    """Copies of the plain rows, each in memory of its own."""
     rows = np.array(layout.plain, np.int64)
     is_large = layout.table.high[rows] - layout.table.low[rows] >= LARGE
     # With the large ones, those that `clone` does not copy byte by byte.
@@ -158,17 +169,17 @@ def _copy_plain(leaves: Sequence[Any], layout: Layout, options: Options, copies:
     for row, new in zip(small, _finish_all(sources, fresh), strict=True):
         copies[row] = new
     for row, new in zip(large, blocks, strict=True):
-        copies[row] = _finish(leaves[row], new)
+        copies[row] = finish(leaves[row], new)
 
 
 def _finish_all(sources: list[torch.Tensor], fresh: list[torch.Tensor]) -> list[torch.Tensor]:
-    """`_finish` for many, which most of them do not need."""
+    """`finish` for many, which most of them do not need."""
     if set(map(type, sources)) == {torch.Tensor} and not any(map(_REQUIRES_GRAD, sources)):
         return fresh
-    return [_finish(source, new) for source, new in zip(sources, fresh, strict=True)]
+    return [finish(source, new) for source, new in zip(sources, fresh, strict=True)]
 
 
-def _finish(source: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
+def finish(source: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
     """`data` with the class and the requires_grad of its source."""
     wants_grad = source.requires_grad and source.is_leaf
     if type(source) is torch.Tensor:
@@ -179,30 +190,45 @@ def _finish(source: torch.Tensor, data: torch.Tensor) -> torch.Tensor:
 # --- blocks: one allocation, many tensors -------------------------------------------------------
 
 
-def _copy_block(
-    walked: Walk,
-    block: Block,
-    options: Options,
-    copies: list[Any],
-    pending: list[Pair],
-) -> None:
+def fill_blocks(walked: Walk, layout: Layout, options: Options) -> list[tuple[Block, torch.Tensor]]:
+    """Memory for every block, with the bytes of its sources in it. Nobody but the caller holds it."""
     leaves = walked.leaves
-    arrays = tuple(m for m in block.members if isinstance(leaves[m.row], np.ndarray))
-    tensors = tuple(m for m in block.members if not isinstance(leaves[m.row], np.ndarray))
-    device = torch.device("cpu") if not tensors else options.device or _device_of(leaves, block)
-    if arrays and device.type != "cpu":  # no array leads there: each side has the bytes for itself
-        for side in (arrays, tensors):
-            _copy_block(walked, replace(block, members=side), options, copies, pending)
-        return
-    base = allocate(leaves, block, device)
-    if block.moves and not block.freed:
-        pending += [
-            (integers_in(base, move), integers_of(leaves[move.row], move)) for move in block.moves
-        ]
+    filled: list[tuple[Block, torch.Tensor]] = []
+    pending: list[Pair] = []
+    for block, device in _by_device(leaves, layout.blocks, options):
+        base = allocate(leaves, block, device)
+        if not block.freed:
+            pending += [
+                (integers_in(base, move), integers_of(leaves[move.row], move))
+                for move in block.moves
+            ]
+        filled.append((block, base))
+    transfer(pending, fresh=True)
+    return filled
+
+
+def put_members(leaves: Sequence[Any], block: Block, base: torch.Tensor, copies: list[Any]) -> None:
+    """The copies of a block's leaves, as views of its memory."""
     for member in block.members:
         copies[member.row] = member_of(leaves[member.row], base, member)
     if block.freed:
         base.untyped_storage().resize_(0)
+
+
+def _by_device(
+    leaves: Sequence[Any], blocks: Sequence[Block], options: Options
+) -> Iterator[tuple[Block, torch.device]]:
+    """Each block and where its copy lives. Off the CPU, arrays part from tensors: no array leads there."""
+    cpu = torch.device("cpu")
+    for block in blocks:
+        arrays = tuple(m for m in block.members if isinstance(leaves[m.row], np.ndarray))
+        tensors = tuple(m for m in block.members if not isinstance(leaves[m.row], np.ndarray))
+        device = cpu if not tensors else options.device or _device_of(leaves, block)
+        if arrays and device.type != "cpu":
+            yield replace(block, members=arrays), cpu
+            yield replace(block, members=tensors), device
+        else:
+            yield block, device
 
 
 def _device_of(leaves: Sequence[Any], block: Block) -> torch.device:
@@ -304,20 +330,20 @@ def member_of(leaf: Any, base: torch.Tensor, member: Member) -> Any:
     itemsize = member.itemsize
     strides = tuple(stride // itemsize for stride in member.strides)
     if form_of(leaf) is Form.QUANTIZED:
-        return _finish(
+        return finish(
             leaf,
             _torch.quantized_on(leaf, base.untyped_storage(), member.offset // itemsize, strides),
         )
     usable = base[: base.numel() // itemsize * itemsize].view(leaf.dtype)
     data = usable.as_strided(member.shape, strides, member.offset // itemsize).detach()
-    return _finish(leaf, _torch.with_bits_of(leaf, data))
+    return finish(leaf, _torch.with_bits_of(leaf, data))
 
 
 # --- the rest -----------------------------------------------------------------------------------
 
 
-def _clone_closed(walked: Walk, row: int, options: Options) -> Any:
-    """A value whose memory torch does not show, by its own `clone`."""
+def clone_closed(walked: Walk, row: int, options: Options) -> Any:
+    """The copy of a value whose memory torch does not show, by its own `clone`."""
     leaf = walked.leaves[row]
     copied = leaf.detach().clone()
     if options.device is not None:
@@ -330,4 +356,4 @@ def _clone_closed(walked: Walk, row: int, options: Options) -> Any:
             got=type(copied).__name__,
             way_out="Give the class a __deepcopy__, or keep the value with share=",
         )
-    return copied
+    return finish(leaf, copied)

@@ -1,0 +1,1 @@
+"""Many copies of one value: a list, a stack, views without memory, or clones that copy when written."""
