@@ -7,6 +7,7 @@ HASH := $(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
 RUNTIME := $(VENV)/.runtime-$(HASH)
 TEST := $(VENV)/.test-$(HASH)
 DEV := $(VENV)/.dev-$(HASH)
+BENCH := $(VENV)/.bench-$(HASH)
 
 # Tried by running them: a version manager's shim may be on PATH with no Python behind it.
 PYTHONS := python3.11 python3.12 python3.13 python3 python
@@ -42,7 +43,7 @@ check: $(DEV)
 test-gpu: $(TEST)
 	@$(PY) tests/gpu_report.py
 
-bench: $(TEST)
+bench: $(BENCH)
 	$(PY) benchmarks/run.py $(ARGS)
 
 clean:
@@ -65,6 +66,10 @@ $(RUNTIME): | $(VENV)/bin/pip
 $(TEST): | $(VENV)/bin/pip
 	$(PY) -m pip install --quiet -e '.[test]'
 	@touch $(RUNTIME) $@
+
+$(BENCH): | $(VENV)/bin/pip
+	$(PY) -m pip install --quiet -e '.[bench]'
+	@touch $(RUNTIME) $(TEST) $@
 
 $(DEV): | $(VENV)/bin/pip
 	$(PY) -m pip install --quiet -e '.[dev]'
