@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import collections
 import copy as stdlib_copy
+import datetime as dt
 import enum
 import mmap
 import types
@@ -49,6 +50,8 @@ _ATOMS: tuple[type, ...] = (
     torch.memory_format, torch.qscheme, torch.Size, np.dtype,
 )  # fmt: skip
 _BUFFERS: tuple[type, ...] = (bytearray, memoryview, array.array, mmap.mmap)
+CAPSULE = type(dt.datetime_CAPI)
+"""What C code hands around, DLPack's tensors among it; `types.CapsuleType`, from Python 3.13 on."""
 _ARRAY_PROTOCOLS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__")
 _HANDLES: tuple[type, ...] = (types.ModuleType, torch.Stream, torch.Event)
 _EXACT: dict[type, Kind] = {
@@ -65,6 +68,7 @@ _EXACT: dict[type, Kind] = {
     frozenset: Kind.FROZENSET,
     types.MethodType: Kind.METHOD,
     types.MappingProxyType: Kind.READ_ONLY,
+    CAPSULE: Kind.FOREIGN,
 }
 
 
