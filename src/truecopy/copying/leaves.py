@@ -317,8 +317,9 @@ def member_of(leaf: Any, base: torch.Tensor, member: Member) -> Any:
     through any of them, as it does at the source.
     """
     if isinstance(leaf, np.ndarray):
-        view: np.ndarray[Any, Any] = np.ndarray(
-            member.shape, leaf.dtype, base.numpy().data, member.offset, member.strides
+        # Of its class by the constructor: what a class does then, it does without a source at hand.
+        view: np.ndarray[Any, Any] = np.ndarray.__new__(
+            type(leaf), member.shape, leaf.dtype, base.numpy().data, member.offset, member.strides
         )
         view.flags.writeable = leaf.flags.writeable or 0 not in member.strides
         return view

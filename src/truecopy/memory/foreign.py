@@ -7,7 +7,6 @@ is a new array for everyone who asks, and nobody's memory.
 
 from __future__ import annotations
 
-import ctypes
 import math
 import operator
 from typing import Any
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 
 from truecopy.memory.region import CPU, Region, Space, Unreadable
-from truecopy.structure.kinds import CAPSULE
+from truecopy.structure.capsules import CAPSULE, holds_tensor
 
 _PROTOCOLS = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
 _DLPACK_CPU = 1
@@ -26,7 +25,7 @@ _LAST_ADDRESS = 2**63 - 1
 def read_foreign(value: Any) -> Region | Unreadable:
     """The region of a foreign array, or why it cannot be told. Allocates nothing."""
     if type(value) is CAPSULE:
-        return _from_capsule(value)
+        return Unreadable("a DLPack capsule shows its memory only to whoever makes a tensor of it")
     readers = (_from_array_interface, _from_cuda_interface, _from_dlpack)
     for protocol, reader in zip(_PROTOCOLS, readers, strict=True):
         if _speaks(value, protocol):
@@ -41,6 +40,8 @@ def read_foreign(value: Any) -> Region | Unreadable:
 
 def is_foreign(value: Any) -> bool:
     """Whether a value speaks any of the protocols."""
+    if type(value) is CAPSULE:
+        return holds_tensor(value)
     return any(_speaks(value, name) for name in _PROTOCOLS) or has_buffer(value)
 
 
@@ -170,19 +171,6 @@ def _of_tensor(tensor: torch.Tensor, space: Space) -> Region:
 def _of_array(array: np.ndarray[Any, Any]) -> Region:
     start = int(array.__array_interface__["data"][0])
     return Region(CPU, start, array.shape, array.strides, array.itemsize)
-
-
-_CAPSULES = (b"dltensor", b"dltensor_versioned")
-
-
-def _from_capsule(capsule: Any) -> Unreadable:
-    """Why a capsule tells nothing: to look into one of DLPack is to use it up."""
-    is_valid = ctypes.pythonapi.PyCapsule_IsValid
-    holds_tensor = any(is_valid(ctypes.py_object(capsule), name) for name in _CAPSULES)
-    reason = "a DLPack capsule shows its memory only to whoever makes a tensor of it"
-    return (
-        Unreadable(reason) if holds_tensor else Unreadable("it holds no tensor", proven_apart=True)
-    )
 
 
 def _from_buffer(value: Any) -> Region | Unreadable:

@@ -40,7 +40,7 @@ class Rebuilder:
         self.making: set[int] = set()  # met, and waiting for what they are made from
         self.begun: set[int] = set()  # whose parts are being gathered
         self.unfilled: set[int] = set()  # made, and still without what their hash may need
-        self.waiting: list[Node] = []  # sets and dicts in cycles, until their members can be hashed
+        self.waiting: list[Node] = []  # sets and dicts, until their members can be hashed
 
     def run(self, leaves: Memo) -> Any:
         """The copy of the walk's root, given the copies of its leaves by the ids of their sources."""
@@ -60,7 +60,8 @@ class Rebuilder:
             except Exception as error:
                 _add_path(error, self.walk, node)
                 raise
-        for node in self.waiting:
+        # Weak containers last: what they do not own may be made at the very end.
+        for node in sorted(self.waiting, key=lambda node: node.kind is Kind.WEAKLY):
             self._fill(node)
         return self.copy_of(self.walk.root)
 
@@ -137,7 +138,9 @@ class Rebuilder:
         if id(node.value) not in self.made_here:
             return
         self.unfilled.discard(id(node.value))
-        if any(id(member) in self.unfilled for member in hashed(node.kind, node.parts)):
+        if node.kind is Kind.WEAKLY or any(
+            id(member) in self.unfilled for member in hashed(node.kind, node.parts)
+        ):
             self.waiting.append(node)
         else:
             self._fill(node)

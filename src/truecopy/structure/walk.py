@@ -13,9 +13,11 @@ from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from truecopy import _torch
+from truecopy.structure.capsules import holds_tensor
 from truecopy.structure.kinds import Kind, kind_of, protocol_kind
 from truecopy.structure.naming import name_of
 from truecopy.structure.parts import Parts, container_parts, look_parts
@@ -200,6 +202,8 @@ def walk(
     return found
 
 
+_dtype = np.ndarray.dtype.__get__  # a subclass may have put code in its place
+_FILLED_LEAVES = (Kind.TENSOR, Kind.SUBARRAY)
 _MANY = 16
 """Children from which a container is worth a look at all of them at once."""
 
@@ -330,8 +334,12 @@ class _Walker:
             case Kind.WEAKREF:
                 found.weakrefs.append((value, place))
                 return None
-            case Kind.FOREIGN if self.protocol:
+            case Kind.FOREIGN | Kind.CAPSULE if self.protocol:
                 kind = protocol_kind(type(value))
+            case Kind.CAPSULE:
+                if holds_tensor(value):
+                    self._leaf(value, place)
+                return None
             case Kind.FOREIGN:
                 if not self.inside:
                     self._leaf(value, place)
@@ -342,6 +350,8 @@ class _Walker:
             case Kind.ARRAY if not value.dtype.hasobject:
                 self._leaf(value, place)
                 return None
+            case Kind.SUBARRAY if self.protocol and _dtype(value).hasobject:
+                kind = protocol_kind(type(value))
         if kind is Kind.OPAQUE and self.protocol:
             return self._look_inside(value, place)
         if kind is Kind.ORDERED:  # every module holds a dozen, and hardly one carries attributes
@@ -351,7 +361,7 @@ class _Walker:
         except Exception as error:  # noqa: BLE001 - users' protocols raise anything
             found.failures.append(Failure(value, place, error.with_traceback(None)))
             return None
-        if kind is Kind.TENSOR and parts.memory.form in LEAF_FORMS:
+        if kind is Kind.SUBARRAY or (kind is Kind.TENSOR and parts.memory.form in LEAF_FORMS):
             if is_plain(value):
                 found.bare.add(len(found.leaves))
             self._leaf(value, place)
@@ -397,7 +407,7 @@ class _Walker:
         for index, child in enumerate(shown.children):
             if kind_of[type(child)] is not Kind.ATOM and id(child) not in inside.nodes:
                 walker.run_child(child, shown, index)
-        found.program += [step for step in inside.program if step[1].kind is Kind.TENSOR]
+        found.program += [step for step in inside.program if step[1].kind in _FILLED_LEAVES]
         found.inside.append(inside)
         return node
 
