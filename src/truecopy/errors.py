@@ -12,7 +12,8 @@
 
     TruecopyWarning         (UserWarning)
     ├── PointsBack          something in a copy still refers to the original
-    └── StillShared         an object's own __deepcopy__ kept memory of the original
+    ├── StillShared         an object's own __deepcopy__ kept memory of the original
+    └── TieLost             an object's own __deepcopy__ made anew what shares memory with its neighbors
 
 Each says what, where, what was expected, what was got, and the way out:
 
@@ -120,3 +121,7 @@ class PointsBack(TruecopyWarning):
 
 class StillShared(TruecopyWarning):
     """An object's own `__deepcopy__` kept memory of the original; `deepcopy` honors it."""
+
+
+class TieLost(TruecopyWarning):
+    """An object's own `__deepcopy__` made anew what shares memory with something beside it."""

@@ -20,7 +20,7 @@ from torch.nn.utils import parametrizations, rnn
 
 import truecopy as tc
 from oracles import apart, same_bits
-from truecopy.errors import PointsBack
+from truecopy.errors import PointsBack, TieLost
 
 
 def test_31_attributes_of_dict_subclasses_are_kept() -> None:
@@ -635,6 +635,33 @@ def test_41_whoever_keeps_memory_of_the_original_is_an_error() -> None:
     with pytest.warns(UserWarning, match=r"state\['keeps'\]: Keeps.__deepcopy__ keeps memory"):
         tc.deepcopy(state)
     assert tc.copy(state, share=Keeps)["keeps"] is state["keeps"]
+
+
+@pytest.mark.parametrize("object_first", [False, True])
+def test_41_a_tie_that_an_own_deepcopy_loses_is_told(object_first: bool) -> None:
+    """The copy is independent, as its class wants it; that it is tied to nothing beside it is said."""
+
+    class Forgets:
+        def __init__(self, weight: torch.Tensor) -> None:
+            self.weight = weight
+
+        def __deepcopy__(self, memo: dict) -> "Forgets":
+            return Forgets(self.weight.clone())
+
+    weight = torch.ones(4)
+    pairs = [("it", Forgets(weight[:2])), ("weight", weight)]
+    state = dict(pairs if object_first else pairs[::-1])
+    with pytest.warns(TieLost) as told:
+        copied = tc.copy(state)
+    (one,) = told
+    assert str(one.message) == (
+        "state['it'].weight of the copy is not tied to state['weight']: Forgets.__deepcopy__ made it "
+        "anew, past its memo"
+    )
+    assert one.filename == __file__
+    assert not tc.relate(copied, state).shares_memory
+    tc.copy(Forgets(weight))  # tied to nothing
+    tc.copy([Forgets(weight)] * 2)  # one object, and one copy
 
 
 def test_42_parametrized_modules_copy_with_their_class() -> None:

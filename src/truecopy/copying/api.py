@@ -125,7 +125,7 @@ def _new(
     walked, layout = take_apart(obj, options, keep, strict=strict)
     copies = copy_leaves(walked, layout, options)
     copied = put_together(walked, copies, memo, options.grad)
-    check_self_made(walked, memo, honor=honor)
+    check_self_made(walked, layout, memo, honor=honor)
     if copied is not obj:
         # Ids in a memo stay true only while their objects live; the standard library does the same.
         memo.setdefault(id(memo), []).extend((obj, walked))
