@@ -11,6 +11,7 @@
     └── CannotWrite         (ValueError)       a file that is not written, and nothing in its place
 
     TruecopyWarning         (UserWarning)
+    ├── Orphaned            an optimizer is copied without the model that it trains
     ├── PointsBack          something in a copy still refers to the original
     ├── StillShared         an object's own __deepcopy__ kept memory of the original
     └── TieLost             an object's own __deepcopy__ made anew what shares memory with its neighbors
@@ -113,6 +114,10 @@ class CannotWrite(TruecopyError, ValueError):
 
 class TruecopyWarning(UserWarning):
     """Base of everything that truecopy warns of."""
+
+
+class Orphaned(TruecopyWarning):
+    """An optimizer is copied without the model whose parameters it trains."""
 
 
 class PointsBack(TruecopyWarning):

@@ -1,9 +1,8 @@
 """`truecopy compare A B`."""
 
 import argparse
-from pathlib import Path
 
-from truecopy.cli.command import ExitCode, require_existing
+from truecopy.cli.command import ExitCode, path, require_existing
 from truecopy.cli.printing import print_record
 
 
@@ -13,9 +12,9 @@ class Compare:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Take two checkpoints, or two records of one kind."""
         parser.add_argument(
-            "first", metavar="A", type=Path, help="a checkpoint, or a record printed with --json"
+            "first", metavar="A", type=path, help="a checkpoint, or a record printed with --json"
         )
-        parser.add_argument("second", metavar="B", type=Path, help="what to set beside it")
+        parser.add_argument("second", metavar="B", type=path, help="what to set beside it")
         parser.add_argument(
             "--rtol", type=float, default=0.0, metavar="R",
             help="count |a - b| <= atol + R * |b| as equal (default: equal bits)",

@@ -13,10 +13,11 @@ from truecopy.copying.into import copy_into
 from truecopy.copying.leaves import copy_leaves, copy_one_plain, is_one_plain
 from truecopy.copying.making import put_together, take_apart
 from truecopy.copying.options import DEFAULT, Alias, Grad, Options, Share, keeper
+from truecopy.copying.owners import WHY_ORPHANED, orphaned
 from truecopy.copying.plan import Plan, look
-from truecopy.errors import UsageError
+from truecopy.errors import Orphaned, UsageError
 from truecopy.structure.kinds import Kind, kind_of
-from truecopy.structure.naming import name_of
+from truecopy.structure.naming import name_of, warn_caller
 from truecopy.structure.rebuild import Memo
 from truecopy.structure.walk import Keep
 
@@ -123,6 +124,10 @@ def _new(
     obj: Any, options: Options, keep: Keep | None, memo: Memo, *, strict: bool, honor: bool
 ) -> Any:
     walked, layout = take_apart(obj, options, keep, strict=strict)
+    for place in orphaned(walked):
+        warn_caller(
+            Orphaned(f"{walked.path_of(place)} is copied without its model: {WHY_ORPHANED}")
+        )
     copies = copy_leaves(walked, layout, options)
     copied = put_together(walked, copies, memo, options.grad)
     check_self_made(walked, layout, memo, honor=honor)

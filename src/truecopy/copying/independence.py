@@ -98,7 +98,8 @@ def _tell_of_lost_ties(walked: Walk, layout: Layout, node: Node, made: Any, memo
         if row is None or way not in anew or anew[way] is memo.get(id(leaf)):
             continue
         tied = [member.row for member in groups.get(row, ())] or [row]
-        beside = next((p for p in _places(walked, tied) if not _is_within(p, node)), None)
+        places = (place for row in tied for place in walked.places(row))
+        beside = next((place for place in places if not _is_within(place, node)), None)
         if beside is None:
             continue
         with _torch.disable_torch_function():
@@ -109,11 +110,6 @@ def _tell_of_lost_ties(walked: Walk, layout: Layout, node: Node, made: Any, memo
         what = f"{path}{way} of the copy is not tied to {walked.path_of(beside)}"
         warn_caller(TieLost(f"{what}: {name}.{how} made it anew, past its memo"))
         return
-
-
-def _places(walked: Walk, rows: list[int]) -> Iterator[Place]:
-    for row in rows:
-        yield from ((walked.parents[row], walked.indices[row]), *walked.again.get(row, ()))
 
 
 def _is_within(place: Place, node: Node) -> bool:

@@ -14,6 +14,7 @@ import torch
 
 from truecopy.errors import CannotCopy
 from truecopy.structure.kinds import Kind, foreign_copiers, kind_of
+from truecopy.structure.optimizers import rehang
 from truecopy.structure.parts import fill_container, hashed, make_container
 from truecopy.structure.protocol import fill_reduced, make_reduced
 from truecopy.structure.tensors import fill_tensor, make_tensor
@@ -153,6 +154,8 @@ class Rebuilder:
                 fill_tensor(made, node.parts, copies)
             case Kind.REDUCED:
                 fill_reduced(made, node.parts, copies)
+                if isinstance(node.value, torch.optim.Optimizer):
+                    rehang(node.value, made)
             case _:
                 fill_container(node.kind, made, node.parts, copies)
 

@@ -109,7 +109,7 @@ class Walk:
 
     def paths(self, leaf: int) -> tuple[Path, ...]:
         """All paths by which a leaf was met, best first."""
-        return tuple(map(self.path_of, sorted(self._places(leaf), key=_is_roundabout)))
+        return tuple(map(self.path_of, sorted(self.places(leaf), key=_is_roundabout)))
 
     def path_of(self, place: Place) -> Path:
         """The path to the child of a node; `(None, 0)` is the root."""
@@ -126,12 +126,13 @@ class Walk:
     def _step(self, node: Node, index: int) -> Step:
         step = node.parts.step(index)
         if isinstance(step, NthValue) and (leaf := self.leaf_of.get(id(step.key))) is not None:
-            place = min(self._places(leaf), key=_is_roundabout)
+            place = min(self.places(leaf), key=_is_roundabout)
             if not _is_roundabout(place):  # the key has a path of its own, which reads better
                 return ItemOf(step.key, lambda: str(self.path_of(place)))
         return step
 
-    def _places(self, leaf: int) -> list[Place]:
+    def places(self, leaf: int) -> list[Place]:
+        """All places where a leaf was met, in the order of the walk."""
         return [(self.parents[leaf], self.indices[leaf]), *self.again.get(leaf, ())]
 
     def contains(self, value: Any) -> bool:
