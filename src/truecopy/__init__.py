@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from truecopy.memory.holders import Holder, who_shares
     from truecopy.memory.relation import Relation, assert_independent, relate
     from truecopy.structure.kinds import register
+    from truecopy.tracing.api import Trace, trace
 
 __version__ = "0.1.0.dev0"
 
@@ -46,6 +47,7 @@ __all__ = [
     "Relation",
     "StillShared",
     "StructureMismatch",
+    "Trace",
     "TruecopyError",
     "TruecopyWarning",
     "UsageError",
@@ -58,6 +60,7 @@ __all__ = [
     "plan",
     "register",
     "relate",
+    "trace",
     "who_shares",
 ]
 
@@ -75,6 +78,7 @@ _HOMES = {
     "Relation": "truecopy.memory.relation",
     "StillShared": "truecopy.errors",
     "StructureMismatch": "truecopy.errors",
+    "Trace": "truecopy.tracing.api",
     "TruecopyError": "truecopy.errors",
     "TruecopyWarning": "truecopy.errors",
     "UsageError": "truecopy.errors",
@@ -86,6 +90,7 @@ _HOMES = {
     "plan": "truecopy.copying.api",
     "register": "truecopy.structure.kinds",
     "relate": "truecopy.memory.relation",
+    "trace": "truecopy.tracing.api",
     "who_shares": "truecopy.memory.holders",
 }
 

@@ -7,6 +7,7 @@ relied upon is checked by its behavior in tests/unit/test_torch_internals.py, fo
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
@@ -62,9 +63,15 @@ def saved_tensors(node: Any) -> list[Tensor]:
 
     The public `_saved_*` attributes run users' unpack hooks, and raise once the graph was freed.
     """
-    held = [getattr(node, name) for name in dir(type(node)) if name.startswith("_raw_saved_")]
+    cls: Any = type(node)
+    held = [getattr(node, name) for name in _saved_names(cls)]
     saved = [one for some in held for one in (some if isinstance(some, (list, tuple)) else (some,))]
     return [data for data in map(_saved_data, saved) if isinstance(data, Tensor)]
+
+
+@functools.cache
+def _saved_names(cls: Any) -> tuple[str, ...]:
+    return tuple(name for name in dir(cls) if name.startswith("_raw_saved_"))
 
 
 def _saved_data(saved: Any) -> Any:
@@ -389,9 +396,8 @@ def node_number(node: Any) -> int:
     return int(node._sequence_nr())
 
 
-def storage_key(storage: torch.UntypedStorage) -> int:
-    """`storage_identity`, of a storage that was asked for already."""
-    return int(storage._cdata)
+storage_key: Callable[[torch.UntypedStorage], int] = operator.attrgetter("_cdata")
+"""`storage_identity`, of a storage that was asked for already: in C, for whoever asks at every operation."""
 
 
 def version_of(tensor: Tensor) -> int | None:
@@ -421,3 +427,7 @@ def answers_operations(cls: type) -> bool:
         torch.Tensor.__torch_dispatch__,
         _C._disabled_torch_dispatch_impl,
     ) and not issubclass(cls, FakeTensor)
+
+
+BACKWARD_ENGINE = torch.autograd.graph._engine_run_backward.__code__
+"""The last Python frame before a backward pass: below it nodes run, and what Python code they call."""
