@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from truecopy.memory.holders import Holder, who_shares
     from truecopy.memory.relation import Relation, assert_independent, relate
     from truecopy.structure.kinds import register
+    from truecopy.tracing.api import Trace, trace
 
 __version__ = "0.1.0.dev0"
 
@@ -50,6 +51,7 @@ __all__ = [
     "StillShared",
     "StructureMismatch",
     "TieLost",
+    "Trace",
     "TruecopyError",
     "TruecopyWarning",
     "UsageError",
@@ -62,6 +64,7 @@ __all__ = [
     "plan",
     "register",
     "relate",
+    "trace",
     "who_shares",
 ]
 
@@ -74,13 +77,14 @@ _HOMES = {
     "NonLeaf": "truecopy.errors",
     "NotEnoughMemory": "truecopy.errors",
     "NotIndependent": "truecopy.errors",
-    "Plan": "truecopy.copying.plan",
     "Orphaned": "truecopy.errors",
+    "Plan": "truecopy.copying.plan",
     "PointsBack": "truecopy.errors",
     "Relation": "truecopy.memory.relation",
     "StillShared": "truecopy.errors",
     "StructureMismatch": "truecopy.errors",
     "TieLost": "truecopy.errors",
+    "Trace": "truecopy.tracing.api",
     "TruecopyError": "truecopy.errors",
     "TruecopyWarning": "truecopy.errors",
     "UsageError": "truecopy.errors",
@@ -92,6 +96,7 @@ _HOMES = {
     "plan": "truecopy.copying.api",
     "register": "truecopy.structure.kinds",
     "relate": "truecopy.memory.relation",
+    "trace": "truecopy.tracing.api",
     "who_shares": "truecopy.memory.holders",
 }
 

@@ -7,6 +7,7 @@ relied upon is checked by its behavior in tests/unit/test_torch_internals.py, fo
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
@@ -62,9 +63,15 @@ def saved_tensors(node: Any) -> list[Tensor]:
 
     The public `_saved_*` attributes run users' unpack hooks, and raise once the graph was freed.
     """
-    held = [getattr(node, name) for name in dir(type(node)) if name.startswith("_raw_saved_")]
+    cls: Any = type(node)
+    held = [getattr(node, name) for name in _saved_names(cls)]
     saved = [one for some in held for one in (some if isinstance(some, (list, tuple)) else (some,))]
     return [data for data in map(_saved_data, saved) if isinstance(data, Tensor)]
+
+
+@functools.cache
+def _saved_names(cls: Any) -> tuple[str, ...]:
+    return tuple(name for name in dir(cls) if name.startswith("_raw_saved_"))
 
 
 def _saved_data(saved: Any) -> Any:
@@ -307,3 +314,120 @@ def accumulated_tensor(node: Any) -> Tensor | None:
         if node.name() == "torch::autograd::AccumulateGrad"
         else None
     )
+
+
+class DispatchMode(_python_dispatch.TorchDispatchMode):
+    """Base of modes that see each operation that torch dispatches, and leave torch.compile on.
+
+    `torch.utils._python_dispatch` has no public name. Compiled regions run as compiled, and the
+    first operation does not import the compiler, which the base class wraps handlers with; frames
+    of handlers are kept from it by `leave_to_python` instead.
+    """
+
+    supports_higher_order_operators = True
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Say that ordinary compilation goes on below this mode."""
+        return True
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+
+def leave_to_python(function: Any) -> None:
+    """Keep torch.compile from a function and all that it calls.
+
+    `torch.compiler.disable` is the public form; it imports the compiler, and wraps the function in
+    another. Without it, handlers that run inside of a compiled region would be compiled too.
+    """
+    frames = _C._dynamo.eval_frame
+    skip = frames._FrameAction.SKIP
+    frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+
+
+def function_modes() -> list[Any]:
+    """The function modes of this thread, the outermost first. `torch.overrides` has no public form."""
+    return [_C._get_function_stack_at(i) for i in range(_C._len_torch_function_stack())]
+
+
+def set_function_modes(modes: list[Any]) -> None:
+    """Put these function modes in the place of those of this thread."""
+    for _ in range(_C._len_torch_function_stack()):
+        _C._pop_torch_function_stack()
+    for mode in modes:
+        _C._push_on_torch_function_stack(mode)
+
+
+COMPILER = "torch._dynamo.eval_frame"
+"""The module that runs compiled regions. It is there once a program imports the compiler."""
+
+REGION = "compile_wrapper"
+"""The function of that module in which a region runs."""
+
+SetCallback = Callable[[Any], Any]
+
+
+def compiled_region_switch(module: Any) -> SetCallback:
+    """What the compiler calls with a callback where a region begins, and with None where one ends."""
+    switch: SetCallback = module._maybe_set_eval_frame
+    return switch
+
+
+def set_compiled_region_switch(module: Any, switch: SetCallback) -> None:
+    """Put a function in its place.
+
+    Function modes have no `ignore_compile_internals`: the compiler compiles their handlers into the
+    region. Nothing public tells where a region begins, for a mode to step aside.
+    """
+    module._maybe_set_eval_frame = switch
+
+
+current_node: Callable[[], Any] = _C._current_autograd_node
+"""The node of the graph that a backward pass is at, or None. Only anomaly mode tells in public."""
+
+next_node_number: Callable[[], int] = _C._autograd._get_sequence_nr
+"""The number that the next node of this thread's graphs will get."""
+
+
+def node_number(node: Any) -> int:
+    """The number of a node in the order in which they were made; gradient accumulators have none."""
+    return int(node._sequence_nr())
+
+
+storage_key: Callable[[torch.UntypedStorage], int] = operator.attrgetter("_cdata")
+"""`storage_identity`, of a storage that was asked for already: in C, for whoever asks at every operation."""
+
+
+def version_of(tensor: Tensor) -> int | None:
+    """How often autograd was told of a write; None for inference tensors. No public reader is known."""
+    return None if tensor.is_inference() else tensor._version
+
+
+OpOverload = torch._ops.OpOverload
+"""The class of single operations: `torch.ops.aten.add.Tensor`. Public objects of a class that is not."""
+
+
+def schema_of(operation: Any) -> Any:
+    """Arguments and results of an operation, with their names and what may alias what."""
+    return operation._schema
+
+
+def answers_operations(cls: type) -> bool:
+    """Whether a class answers operations on its tensors by others, on what they are made of.
+
+    Fake tensors have nothing inside, and plain subclasses are as they are. Nothing public names the
+    class of fake tensors, nor what a class without `__torch_dispatch__` of its own has in its place.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return getattr(cls, "__torch_dispatch__", None) not in (
+        None,
+        torch.Tensor.__torch_dispatch__,
+        _C._disabled_torch_dispatch_impl,
+    ) and not issubclass(cls, FakeTensor)
+
+
+BACKWARD_ENGINE = torch.autograd.graph._engine_run_backward.__code__
+"""The last Python frame before a backward pass: below it nodes run, and what Python code they call."""

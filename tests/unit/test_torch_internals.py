@@ -97,3 +97,65 @@ def test_the_self_test_of_lazy_clones_can_fail(monkeypatch: pytest.MonkeyPatch) 
                 patched.setattr(torch, "_lazy_clone", fake)
             assert not _torch.lazy_clones_hold()
         _torch.lazy_clones_hold.cache_clear()
+
+
+def test_the_node_of_a_backward_pass_is_known_by_its_number() -> None:
+    """Numbers are given out in the order in which nodes are made, and the engine tells where it is."""
+    x = torch.ones(2, requires_grad=True)
+    before = _torch.next_node_number()
+    y = x * 2
+    seen = []
+    y.register_hook(lambda _: None)
+    z = y.exp()
+    assert _torch.node_number(y.grad_fn) == before
+    assert _torch.node_number(z.grad_fn) == before + 1
+    assert _torch.current_node() is None
+
+    class Look(_torch.DispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            node = _torch.current_node()
+            seen.append(None if node is None else node.name())
+            return function(*args, **(kwargs or {}))
+
+    with Look():
+        z.sum().backward()
+    assert "ExpBackward0" in seen
+
+
+def test_versions_move_with_writes() -> None:
+    """The counter that autograd keeps; inference tensors have none."""
+    x = torch.ones(2)
+    before = _torch.version_of(x)
+    x[0].add_(1)
+    assert _torch.version_of(x) == before + 1
+    with torch.inference_mode():
+        assert _torch.version_of(torch.ones(2)) is None
+
+
+def test_function_modes_can_be_set_aside() -> None:
+    """A mode that is taken off the stack sees nothing, and is put back where it was."""
+    seen = []
+
+    class Look(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    with Look():
+        modes = _torch.function_modes()
+        _torch.set_function_modes([])
+        torch.ones(2)
+        assert not seen
+        _torch.set_function_modes(modes)
+        torch.ones(2)
+    assert len(seen) == 1
+
+
+def test_classes_that_answer_operations_are_told_apart() -> None:
+    """Wrappers answer with what they are made of; fake tensors and plain subclasses do not."""
+    from torch._subclasses.fake_tensor import FakeTensor
+    from torch.testing._internal.two_tensor import TwoTensor
+
+    assert _torch.answers_operations(TwoTensor)
+    for plain in (torch.Tensor, torch.nn.Parameter, FakeTensor):
+        assert not _torch.answers_operations(plain)

@@ -3,6 +3,12 @@
 What comes in: calls of torch functions and operations that torch dispatches, with the live tensors, at
 the moment when they happen. What goes out: a `TraceRecord`, plain data that reports are functions of.
 
+    stream      calls and operations of a thread, shown to one observer as they happen
+    operations  what is to know of an operation before it runs: where its tensors stand, what it writes
+    modules     which module is running
+    compiled    where compiled regions begin and end, for the modes to step aside
+    sites       places in source files
+    verdict     what one call did: origins of its outputs, effects on its arguments
     facts       what can be said of a run: frozen dataclasses; the words of origins, effects, phases, owners
     encoding    facts as JSON-able data and back
     record      the record of a trace
