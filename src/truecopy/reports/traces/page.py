@@ -199,12 +199,16 @@ def chosen(
             touched[event.storage].append(event)
     counts = Counter({number: len(found) for number, found in touched.items()})
     each = _fair_share(list(counts.values()), most)
-    kept = [
-        event
-        for found in touched.values()
-        for event in (found if len(found) <= each else [*found[: -(-each // 2)], *found[len(found) - each // 2 :]])
-    ]
+    kept = [event for found in touched.values() for event in _ends(found, each)]
     return sorted(kept, key=lambda event: event.index), counts
+
+
+def _ends(events: list[Event], most: int) -> list[Event]:
+    """The first and the last, so many together; all where there are no more."""
+    if len(events) <= most:
+        return events
+    last = most // 2
+    return [*events[: most - last], *events[len(events) - last :]]
 
 
 def _fair_share(counts: list[int], most: int) -> int:
@@ -255,7 +259,9 @@ _COPY = (
     "site", "module", "phase", "call", "operation", "inside", "reason", "advice", "count", "nbytes",
     "read_bytes", "amplification", "forward", "event",
 )  # fmt: skip
-_CHURN = ("site", "module", "call", "nbytes", "count", "per_iteration", "instead", "why_not", "saves_bytes")
+_CHURN = (
+    "site", "module", "call", "nbytes", "count", "per_iteration", "instead", "why_not", "saves_bytes",
+)  # fmt: skip
 _HABIT = ("site", "module", "what", "why", "instead", "count", "nbytes")
 _SURVIVOR = ("site", "module", "what", "amount", "per_iteration", "iterations", "holders")
 _ITERATION = (

@@ -76,9 +76,11 @@ def _copies(record: TraceRecord, names: Names, width: int) -> list[str]:
     if not record.copies:
         return []
     shown = record.copies[:MOST_ROWS]
-    told = [line for copy in shown for line in _copy(copy, names, width)]
-    more = len(record.copies) - len(shown)
-    return ["", "Hidden copies, most bytes first:", *told, *([f"  ... and {more:,} more"] * (more > 0))]
+    lines = ["", "Hidden copies, most bytes first:"]
+    lines += (line for copy in shown for line in _copy(copy, names, width))
+    if more := len(record.copies) - len(shown):
+        lines.append(f"  ... and {more:,} more")
+    return lines
 
 
 def _copy(copy: Copy, names: Names, width: int) -> list[str]:

@@ -55,9 +55,7 @@ def _short_names(files: set[str]) -> dict[str, str]:
     for file in files:
         for end in _ends(file):
             ends[end].add(file)
-    return {
-        file: next((end for end in _ends(file) if len(ends[end]) == 1), file) for file in files
-    }
+    return {file: next((end for end in _ends(file) if len(ends[end]) == 1), file) for file in files}
 
 
 def _ends(file: str) -> list[str]:
