@@ -155,7 +155,6 @@ function rowTable({ label, columns, rows, key, text, detail, first = 25, rest = 
       const content = column.cell(one.row);
       const cell = el("td", classes(column), content);
       if (typeof content === "string" && content.length > 20) cell.title = content;
-      if (content === "0") cell.classList.add("zero");
       row.append(cell);
     }
     if (!detail) return [row];

@@ -57,7 +57,7 @@ function placeLink(index) {
 }
 
 function amount(bytes, most = 0) {
-  if (!bytes) return "0";
+  if (!bytes) return el("span", "zero", "0");
   if (!most) return size(bytes);
   const bar = el("i", "weight");
   bar.style.width = `${100 * bytes / most}%`;
@@ -78,20 +78,20 @@ function tile(label, value, note, tone = "") {
 function survivalTile() {
   if (!survivors.length) {
     if (iterations.length < 2) return null;
-    return tile("Left behind by each iteration", "nothing", `${number(iterations.length)} iterations`, "good");
+    return tile("Left by each iteration", "nothing", `${number(iterations.length)} iterations`, "good");
   }
   const each = (what) => survivors.filter((one) => one.what === what).reduce((sum, one) => sum + one.per_iteration, 0);
   const bytes = each("bytes"), made = each("nodes");
   const told = [bytes ? size(Math.round(bytes)) : "", made ? nodes(made) : ""].filter(Boolean);
-  return tile("Left behind by each iteration", told[0], told[1] ? `and ${told[1]}` : `from ${count(survivors.length, "line")}`, "warn");
+  return tile("Left by each iteration", told[0], told[1] ? `and ${told[1]}` : `from ${count(survivors.length, "line")}`, "warn");
 }
 
 function firstScreen() {
   const said = `${count(totals.events, "call")} and ${count(totals.operations, "operation")} in ${number(totals.seconds)} s, ${data.tier}.`;
   const ended = data.ended === "completed" ? "" : ` The run ${data.ended}.`;
-  const peakNote = peak.site < 0 ? (peak.event < 0 ? "before it began" : "") : ["at ", placeLink(peak.site)];
+  const peakNote = !peak.nbytes ? "no memory seen" : peak.site < 0 ? "before it began" : ["at ", placeLink(peak.site)];
   return el("div", "",
-    el("h1", "", data.sentence), el("p", "whole", said + ended),
+    el("h1", "", ...data.sentence.split(" \u00b7 ").flatMap((part, i) => (i ? [el("span", "dot", " \u00b7 "), part] : [part]))), el("p", "whole", said + ended),
     el("div", "tiles",
       tile("Peak", size(peak.nbytes), peakNote),
       tile("Copied without being asked", totals.hidden_copies ? size(totals.hidden_bytes) : "nothing",
@@ -105,7 +105,7 @@ function firstScreen() {
 // --- memory over events -------------------------------------------------------------------------
 
 const HEIGHT = 260, TOP = 26, BOTTOM = 22, LEFT = 70, RIGHT = 12;
-let choose = () => {};
+let choose = () => 0; // set by the table of storages: shows those alive at a moment, and counts them
 
 function chart() {
   const columns = data.memory.columns.length, classes = data.memory.owners;
@@ -118,7 +118,7 @@ function chart() {
   const box = el("div", "chart");
   const legend = el("div", "legend");
   const peakAt = moments.findIndex((m) => m.first <= peak.event && peak.event <= m.last);
-  let here = -1, pinned = -1;
+  let here = -1, pinned = -1, alive = 0;
 
   box.tabIndex = 0;
   box.dataset.keys = "own";
@@ -140,7 +140,7 @@ function chart() {
     }
     for (const tick of byteTicks(top)) {
       drawing.append(svg("line", { class: "grid", x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick) }),
-        svg("text", { x: LEFT - 8, y: y(tick) + 4, "text-anchor": "end" }, tick ? size(tick) : "0"));
+        svg("text", { x: LEFT - 8, y: y(tick) + 4, "text-anchor": "end" }, tickText(tick)));
     }
     const floor = moments.map(() => 0);
     classes.forEach((owner, c) => {
@@ -193,7 +193,7 @@ function chart() {
 
   function pick(which) {
     pinned = pinned === which ? -1 : which;
-    choose(moments[pinned] ?? null);
+    alive = choose(moments[pinned] ?? null);
     box.mark();
   }
   box.unpin = () => { pinned = -1; box.mark(); };
@@ -202,6 +202,7 @@ function chart() {
     const between = moment.first === moment.last ? `event ${number(moment.first)}` : `events ${number(moment.first)} to ${number(moment.last)}`;
     const when = el("div", "when", el("b", "", `${size(moment.high)} `), isPeak ? `at the peak, ${between}` : `at most in ${between}`,
       el("span", "soft", ` \u00b7 ${size(moment.copied)} copied so far`));
+    if (moment === moments[pinned] && storages.length) when.append(" \u00b7 ", link("storages", `${count(alive, "storage")} alive then`));
     const parts = classes.map((owner, c) => {
       const part = el("span", "class", swatch(owner), owner, el("b", "", size(moment.by[c])));
       part.title = CLASS_NOTES[owner] ?? "";
@@ -228,8 +229,14 @@ function chart() {
 
 function byteTicks(top) {
   let each = 1;
-  while (top / each > 5) each *= 2;
+  while (top / each > 6) each *= 2;
   return Array.from({ length: Math.floor(top / each) + 1 }, (_, i) => i * each);
+}
+
+/** Exact where a size of one decimal would round: 1.25 GiB. */
+function tickText(bytes) {
+  const power = bytes < 1024 ? 0 : Math.min(5, Math.floor(Math.log2(bytes) / 10));
+  return bytes ? `${number(Number((bytes / 1024 ** power).toFixed(2)))} ${["B", ...UNITS][power]}` : "0";
 }
 
 function eventTicks(begin, end, width) {
@@ -317,6 +324,7 @@ function lineDetail(line) {
 const source = {
   name: "source", style: "source", cell: (row) => siteOf(row.site).text,
 };
+const linked = { name: "at", style: "place", cell: (row) => placeLink(row.site), by: (row) => siteOf(row.site).place };
 const where = (title = "at") => ({ name: title, style: "place", cell: (row) => siteOf(row.site).place, by: (row) => siteOf(row.site).place });
 
 function lineTable() {
@@ -330,7 +338,7 @@ function lineTable() {
       where(), source,
       { name: "hidden", title: "Written by copies that nobody asked for", number: true, cell: (line) => amount(line.hidden_bytes, most), by: (line) => line.hidden_bytes },
       { name: "copied", title: "Written by copying, asked for or not", number: true, wide: true, cell: (line) => amount(line.copied_bytes), by: (line) => line.copied_bytes },
-      { name: "allocated", number: true, cell: (line) => amount(line.allocated_bytes), by: (line) => line.allocated_bytes },
+      { name: "allocated", number: true, wide: true, cell: (line) => amount(line.allocated_bytes), by: (line) => line.allocated_bytes },
       { name: "at peak", title: "Allocated here, alive at the peak of the run", number: true, wide: true, cell: (line) => amount(line.peak_bytes), by: (line) => line.peak_bytes },
       { name: "calls", number: true, wide: true, cell: (line) => number(line.events), by: (line) => line.events },
     ],
@@ -361,10 +369,10 @@ function ownerTable() {
     text: (owner) => words(owner.site, owner.owner, owner.module, owner.saved_by),
     columns: [
       { name: "class", cell: (owner) => el("span", "", swatch(owner.owner), owner.owner), by: (owner) => owner.owner },
-      { name: "at", cell: (owner) => placeLink(owner.site), by: (owner) => siteOf(owner.site).place },
+      linked,
       source,
-      { name: "module", wide: true, cell: (owner) => owner.module, by: (owner) => owner.module },
-      { name: "kept by", wide: true, cell: (owner) => owner.saved_by, by: (owner) => owner.saved_by },
+      { name: "module", style: "words", wide: true, cell: (owner) => owner.module, by: (owner) => owner.module },
+      { name: "kept by", style: "words", wide: true, cell: (owner) => owner.saved_by, by: (owner) => owner.saved_by },
       { name: "bytes", number: true, cell: (owner) => sizeOfOwner(owner, most), by: (owner) => owner.nbytes },
     ],
   });
@@ -373,7 +381,7 @@ function ownerTable() {
 
 function sizeOfOwner(owner, most) {
   const made = amount(owner.nbytes, most);
-  if (made !== "0") paint(made.lastChild, owner.owner);
+  if (made.lastChild.style) paint(made.lastChild, owner.owner);
   return made;
 }
 
@@ -384,8 +392,8 @@ function survivorTable() {
     label: "Left behind by each iteration", rows: survivors, first: 12,
     text: (one) => words(one.site, one.module, one.what, ...one.holders),
     columns: [
-      { name: "at", cell: (one) => placeLink(one.site) }, source,
-      { name: "held by", cell: (one) => one.holders.join(", ") || "not found" },
+      linked, source,
+      { name: "held by", style: "words", cell: (one) => one.holders.join(", ") || "not found" },
       { name: "each iteration", number: true, cell: survived, by: (one) => one.per_iteration },
       { name: "in all", number: true, wide: true, cell: (one) => (one.what === "bytes" ? size(one.amount) : nodes(one.amount)), by: (one) => one.amount },
     ],
@@ -402,8 +410,8 @@ function churnTable() {
     label: "Allocated again and again", rows: churn, first: 12,
     text: (one) => words(one.site, one.module, one.call, one.instead, one.why_not),
     columns: [
-      { name: "at", cell: (one) => placeLink(one.site) }, source,
-      { name: "could be", cell: churnAdvice },
+      linked, source,
+      { name: "could be", style: "words", cell: churnAdvice },
       { name: "times", number: true, cell: (one) => number(one.count), by: (one) => one.count },
       { name: "each", number: true, cell: (one) => size(one.nbytes), by: (one) => one.nbytes },
     ],
@@ -415,9 +423,9 @@ function habitTable() {
     label: "Better ways to copy", rows: habits, first: 12,
     text: (one) => words(one.site, one.module, one.what, one.why, one.instead),
     columns: [
-      { name: "at", cell: (one) => placeLink(one.site) }, source,
-      { name: "why", cell: (one) => `${one.what} ${one.why}` },
-      { name: "instead", cell: (one) => el("code", "", one.instead) },
+      linked, source,
+      { name: "why", style: "words", cell: (one) => `${one.what} ${one.why}` },
+      { name: "instead", style: "words", cell: (one) => el("code", "", one.instead) },
       { name: "times", number: true, cell: (one) => number(one.count), by: (one) => one.count },
       { name: "bytes", number: true, cell: (one) => amount(one.nbytes), by: (one) => one.nbytes },
     ],
@@ -504,7 +512,7 @@ function storageTable(picture) {
     text: (storage) => words(storage.site, `storage ${storage.number}`, storage.owner, storage.module, storage.device, storage.saved_by),
     detail: storageDetail,
     columns: [
-      { name: "storage", number: true, cell: (storage) => String(storage.number), by: (storage) => storage.number },
+      { name: "storage", cell: (storage) => String(storage.number), by: (storage) => storage.number },
       { name: "bytes", number: true, cell: (storage) => size(storage.nbytes), by: (storage) => storage.nbytes },
       { name: "class", cell: (storage) => el("span", "", swatch(storage.owner), storage.owner), by: (storage) => storage.owner },
       where("allocated at"), source,
@@ -518,10 +526,11 @@ function storageTable(picture) {
   chip.addEventListener("click", () => { picture?.unpin(); choose(null); });
   choose = (moment) => {
     chip.hidden = !moment;
-    if (!moment) { table.show(null); return; }
+    if (!moment) { table.show(null); return 0; }
     const n = table.show((storage) => storage.birth <= moment.last && (storage.death < 0 || storage.death >= moment.first));
     chip.textContent = `${number(n)} alive at events ${number(moment.first)} to ${number(moment.last)} \u00d7`;
     chip.title = "Show all again";
+    return n;
   };
   const made = section("storages", "Storages", "Blocks of memory: open one for its life, and every view and write that was seen.", el("p", "", chip), table.element);
   return made;
@@ -555,9 +564,9 @@ start({
     firstScreen(),
     picture && section("memory", "Memory over time", "By event, in the classes of its owners. Click a moment to see which storages are alive.", picture),
     section("copies", "Hidden copies", copies.length ? "Copies that no line asked for, most bytes first." : "", copyCards()),
-    section("lines", "Lines", "Worst first. Open one for all that it did.", lineTable()),
+    lines.length ? section("lines", "Lines", "Worst first. Open one for all that it did.", lineTable()) : null,
     optional(survivors, "survivors", "Left behind by each iteration", "Made in one iteration and still alive at the end of the next: a leak, if it was not meant.", survivorTable),
-    section("owners", "Alive at the peak", `${size(peak.nbytes)}${peak.temporary_bytes ? `, ${size(peak.temporary_bytes)} of it temporary` : ""}, by the line that allocated it.`, ownerTable()),
+    owners.length ? section("owners", "Alive at the peak", `${size(peak.nbytes)}${peak.temporary_bytes ? `, ${size(peak.temporary_bytes)} of it temporary` : ""}, by the line that allocated it.`, ownerTable()) : null,
     optional(churn, "churn", "Allocated again and again", "The same bytes each time, and dropped each time.", churnTable),
     optional(habits, "habits", "Better ways to copy", "", habitTable),
     storages.length ? storageTable(picture) : null,

@@ -32,9 +32,9 @@ class Limits:
     events: int = 6_000
     characters: int = 240  # of a source line, a reason, a path
 
-    def halved(self) -> Limits:
-        """Half of each, but never nothing, nor words too short to tell anything."""
-        values = {field.name: max(1, getattr(self, field.name) // 2) for field in fields(self)}
+    def lower(self) -> Limits:
+        """A quarter less of each, but never nothing, nor words too short to tell anything."""
+        values = {field.name: max(1, getattr(self, field.name) * 3 // 4) for field in fields(self)}
         return Limits(**{**values, "characters": max(24, values["characters"])})
 
 
@@ -48,9 +48,9 @@ def data_of(record: TraceRecord, most_bytes: int = MOST_BYTES) -> dict[str, Any]
     limits = Limits()
     while True:
         data = _Page(record, limits).data()
-        if len(embedded(data)) <= most_bytes or limits == limits.halved():
+        if len(embedded(data)) <= most_bytes or limits == limits.lower():
             return data
-        limits = limits.halved()
+        limits = limits.lower()
 
 
 class _Page:

@@ -11,7 +11,7 @@ from truecopy.reports.tables import count, share, size
 from truecopy.tracing.facts import Site
 from truecopy.tracing.record import TraceRecord
 
-_LONGEST_NAME = 80
+_LONGEST_NAME = 60
 _MOST_OF_IT = 0.8  # of the hidden bytes: how few lines make up so much?
 
 
