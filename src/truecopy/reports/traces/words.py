@@ -7,12 +7,13 @@ from collections.abc import Iterable
 from pathlib import PurePath
 
 from truecopy.files.text import printable, shorten
-from truecopy.reports.tables import count, share, size
+from truecopy.reports.tables import count, number, share, size
 from truecopy.tracing.facts import Site
 from truecopy.tracing.record import TraceRecord
 
 _LONGEST_NAME = 60
 _MOST_OF_IT = 0.8  # of the hidden bytes: how few lines make up so much?
+_FEW = 5  # lines; where more are needed for that, no line is worth naming alone
 
 
 class Names:
@@ -103,6 +104,8 @@ def _hidden(record: TraceRecord) -> str:
     for copy in record.copies:
         by_line[copy.site] += copy.nbytes
     few, part = _fewest(by_line, totals.hidden_bytes)
+    if few > _FEW:
+        return f"{said} from {count(len(by_line), 'line')}"
     return f"{said}, {part} from {count(few, 'line')}" if few else said
 
 
@@ -130,6 +133,6 @@ def _survivors(record: TraceRecord) -> str:
     return f"{' and '.join(told)} left behind by each iteration"
 
 
-def nodes(number: float) -> str:
+def nodes(amount: float) -> str:
     """So many nodes of the autograd graph, whole or on average."""
-    return f"{number:,.3g} autograd {'node' if number == 1 else 'nodes'}"
+    return f"{number(amount)} autograd {'node' if amount == 1 else 'nodes'}"
