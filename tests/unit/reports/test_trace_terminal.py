@@ -1,7 +1,7 @@
 """The report of a trace as it is printed: whole texts at a fixed width."""
 
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 from hypothesis import given
@@ -58,6 +58,13 @@ Not seen:
 def test_a_trace() -> None:
     """First a sentence with the numbers that matter, then the lines with their source, worst first."""
     assert render(example()) == REPORT
+
+
+def test_the_page_shows_this_report() -> None:
+    """What the documentation explains is what is printed."""
+    page = Path(__file__).parents[3] / "docs" / "report.md"
+
+    assert f"```text\n{REPORT}\n```" in page.read_text()
 
 
 def test_a_program_that_did_nothing() -> None:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -76,6 +77,13 @@ MARKDOWN = """\
 def test_a_comparison() -> None:
     """First one sentence, then the run, then the lines, worse ones before better ones."""
     assert render(compare_traces(example(), mended(), ("before.json", "after.json"))) == REPORT
+
+
+def test_the_page_shows_this_comparison() -> None:
+    """What the documentation explains is what is printed."""
+    page = Path(__file__).parents[3] / "docs" / "compare.md"
+
+    assert f"```text\n{REPORT}\n```" in page.read_text()
 
 
 def test_a_comparison_as_markdown() -> None:
