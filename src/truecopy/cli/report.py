@@ -6,6 +6,7 @@ from pathlib import Path
 
 from truecopy.cli.command import CommandError, ExitCode, require_existing
 from truecopy.cli.printing import print_record
+from truecopy.reports.forms import FORMS
 
 _DRAWN = ("html", "perfetto")
 """Forms that are for a program and not for eyes."""
@@ -20,7 +21,7 @@ class Report:
             "record", metavar="RECORD", type=Path, help="what `save` or --json has written"
         )
         parser.add_argument(
-            "--format", choices=("terminal", "markdown", "html", "perfetto", "json"),
+            "--format", choices=FORMS,
             default="terminal", help="the form of the report (default: terminal)",
         )  # fmt: skip
         parser.add_argument(

@@ -10,7 +10,7 @@ from truecopy.files.text import printable, shorten
 
 MOST_ROWS = 20
 _LONGEST_PARAGRAPH = 300
-_LEAST_WORD, _LEAST_LAST = 8, 16  # characters of a column of words, and of the last, that stay
+_LEAST_WORD, _LEAST_LAST = 8, 30  # characters of a column of words, and of the last, that stay
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 

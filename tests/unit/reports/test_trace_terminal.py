@@ -35,10 +35,10 @@ Left behind by each iteration:
   1 node   train.py:16  held by total.grad_fn  total += loss
 
 Alive at the peak of 72.0 KiB:
-  24.0 KiB  parameter                           train.py:4            w = torch.ones(96, 64)
-  24.0 KiB  saved for backward by SumBackward0  train.py:9   flatten  return x.t().reshape(6144)
-  24.0 KiB  gradient                            train.py:15           loss.backward()
-   8 bytes  activation                          train.py:14           loss = model(w).sum()
+  24.0 KiB  parameter              train.py:4            w = torch.ones(96, 64)
+  24.0 KiB  saved by SumBackward0  train.py:9   flatten  return x.t().reshape(6144)
+  24.0 KiB  gradient               train.py:15           loss.backward()
+   8 bytes  activation             train.py:14           loss = model(w).sum()
 
 Allocated again and again:
   12 times 4 bytes  train.py:14  sum: must be new: needed for backward
@@ -52,7 +52,7 @@ Iterations:
        1    48.0 KiB   24.0 KiB         0  72.0 KiB   4 bytes  1
 
 Not seen:
-  1  other threads  modes are of one thread"""  # noqa: E501 - as it is printed
+  1 other threads: modes are of one thread"""  # noqa: E501 - as it is printed
 
 
 def test_a_trace() -> None:
@@ -125,6 +125,18 @@ def test_the_sentence_counts_the_lines_that_matter() -> None:
     assert "1,008 bytes copied in 5 hidden copies, 89.3 % from 2 lines" in sentence(
         replace(record, copies=tuple(copies), totals=totals)
     ).replace("1008 bytes", "1,008 bytes")
+
+
+def test_a_line_leaves_behind_what_its_calls_do() -> None:
+    """Several places of one line are one row: added up, every holder named once."""
+    record = example()
+    first, second = record.survivors
+    again = replace(
+        second, site=replace(second.site, column=9), holders=("history", "total.grad_fn")
+    )
+
+    text = render(replace(record, survivors=(first, second, again)), width=120)
+    assert "  2 nodes  train.py:16  held by total.grad_fn and 1 more  total += loss\n" in text
 
 
 def test_what_nobody_owns_is_said() -> None:

@@ -109,7 +109,9 @@ def test_a_trace_is_no_worse_than_itself(record: TraceRecord) -> None:
     assert found.is_clean
     assert not found.worse
     assert not found.better
-    assert found.alike == len({fact.site for fact in (*record.lines, *record.survivors)})
+    assert found.alike == len(
+        {(f.site.file, f.site.line) for f in (*record.lines, *record.survivors)}
+    )
 
 
 def test_forth_and_back() -> None:
@@ -138,6 +140,18 @@ def test_forth_and_back() -> None:
 def test_what_is_a_finding(before: TraceRecord, after: TraceRecord, clean: bool) -> None:
     """A total that grew, a line that hides more copies or leaves more: nothing else."""
     assert compare_traces(before, after).is_clean is clean
+
+
+def test_a_line_has_what_all_its_places_left() -> None:
+    """Two calls on one line leave something each: the line leaves both, once."""
+    record = example()
+    first = record.survivors[0]
+    again = replace(first, site=replace(first.site, column=9))
+    found = compare_traces(replace(record, survivors=()), replace(record, survivors=(first, again)))
+
+    (line,) = found.worse
+    assert line.after == first.site
+    assert [(c.what, c.before, c.after) for c in line.changes] == [("left bytes", 0, 8)]
 
 
 def test_what_cannot_be_compared_is_said() -> None:

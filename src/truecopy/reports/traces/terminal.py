@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from truecopy.files.text import printable, shorten
 from truecopy.reports.tables import MOST_ROWS, count, number, paragraph, section, size
-from truecopy.reports.traces.words import Names, names_of, sentence, tier_of
+from truecopy.reports.traces.words import Names, names_of, sentence, survivors_by_line, tier_of
 from truecopy.tracing.facts import Churn, Copy, Iteration, Line, Owner, Survivor
 from truecopy.tracing.record import TraceRecord
 
@@ -20,7 +20,7 @@ def lines_of(record: TraceRecord, width: int) -> list[str]:
         *_lines(record, names, width),
         *_copies(record, names, width),
         *section(
-            "Left behind by each iteration:", record.survivors,
+            "Left behind by each iteration:", survivors_by_line(record),
             lambda s: (_each(s), names.place(s.site), _holders(s), s.site.text), width,
         ),
         *section(
@@ -39,9 +39,7 @@ def lines_of(record: TraceRecord, width: int) -> list[str]:
             ), width,
         ),
         *_iterations(record, width),
-        *section(
-            "Not seen:", record.unseen, lambda u: (f"{u.count:,}", u.what, u.why), width,
-        ),
+        *_unseen(record, width),
     ]  # fmt: skip
 
 
@@ -110,7 +108,7 @@ def _times(copy: Copy) -> str:
 def why_copied(copy: Copy, names: Names) -> str:
     """What copied, where that was not the line itself, and the reason, in one sentence."""
     what = copy.call or copy.operation
-    if copy.inside:
+    if copy.inside and copy.inside != what:
         what += f" (inside {copy.inside})"
     elif copy.phase != "forward":
         what += f" ({copy.phase})"
@@ -136,7 +134,7 @@ def _holders(survivor: Survivor) -> str:
 
 
 def _owner(owner: Owner, names: Names) -> tuple[str, ...]:
-    kind = owner.owner + (f" by {owner.saved_by}" if owner.saved_by else "")
+    kind = f"saved by {owner.saved_by}" if owner.saved_by else owner.owner
     text = owner.site.text if owner.site else ""
     return (size(owner.nbytes), kind, names.place(owner.site), owner.module, text)
 
@@ -179,3 +177,11 @@ def _iterations(record: TraceRecord, width: int) -> list[str]:
 
     header = tuple(name for name, _ in columns)
     return section("Iterations:", record.iterations, cells, width, header=header)
+
+
+def _unseen(record: TraceRecord, width: int) -> list[str]:
+    """What the trace could not see, with the whole of the reason."""
+    if not record.unseen:
+        return []
+    told = (f"{one.count:,} {one.what}: {one.why}" for one in record.unseen[:MOST_ROWS])
+    return ["", "Not seen:", *(line for one in told for line in paragraph(one, width, 2))]
