@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from truecopy.cli.command import CommandError, ExitCode, require_existing
+from truecopy.cli.command import CommandError, ExitCode, path, require_existing
 from truecopy.cli.printing import print_record
 
 
@@ -19,7 +19,7 @@ class Trace:
         parser.add_argument(
             "-m", dest="module", metavar="MODULE", help="run a module, as `python -m` does"
         )
-        parser.add_argument("--out", metavar="FILE", type=Path, help="write the record as JSON")
+        parser.add_argument("--out", metavar="FILE", type=path, help="write the record as JSON")
         parser.add_argument(
             "--fail-on",
             metavar="LIMITS",
