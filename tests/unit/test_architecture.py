@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "memory": {"structure"},
     "copying": {"structure", "memory"},
     "tracing": {"structure", "memory"},
-    "files": {"structure", "memory", "copying"},
+    "files": {"structure", "memory", "copying", "tracing"},
     "reports": {"structure", "memory", "copying", "tracing", "files"},
     "cli": {"structure", "memory", "copying", "tracing", "files", "reports", "truecopy"},
 }

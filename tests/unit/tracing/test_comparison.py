@@ -41,11 +41,11 @@ before.json and after.json: copied without being asked 24.0 KiB -> 0 · hidden c
 
 In all:
   peak                                          72.0 KiB -> 72.0 KiB  the same
-  copied without being asked                    24.0 KiB -> 0         -24.0 KiB (-100.0 %)
-  hidden copies                                 1 -> 0                -1 (-100.0 %)
+  copied without being asked                    24.0 KiB -> 0         -24.0 KiB (100.0 %)
+  hidden copies                                 1 -> 0                -1 (100.0 %)
   left behind by each iteration                 4 bytes -> 4 bytes    the same
   autograd nodes left behind by each iteration  1 -> 1                the same
-  copied                                        24.0 KiB -> 0         -24.0 KiB (-100.0 %)
+  copied                                        24.0 KiB -> 0         -24.0 KiB (100.0 %)
   allocated                                     72.0 KiB -> 72.0 KiB  the same
 
 Better, most first:
@@ -57,11 +57,11 @@ MARKDOWN = """\
 | in all | before | after | change |
 | --- | --- | --- | --- |
 | peak | 72.0 KiB | 72.0 KiB | the same |
-| copied without being asked | 24.0 KiB | 0 | -24.0 KiB (-100.0 %) |
-| hidden copies | 1 | 0 | -1 (-100.0 %) |
+| copied without being asked | 24.0 KiB | 0 | -24.0 KiB (100.0 %) |
+| hidden copies | 1 | 0 | -1 (100.0 %) |
 | left behind by each iteration | 4 bytes | 4 bytes | the same |
 | autograd nodes left behind by each iteration | 1 | 1 | the same |
-| copied | 24.0 KiB | 0 | -24.0 KiB (-100.0 %) |
+| copied | 24.0 KiB | 0 | -24.0 KiB (100.0 %) |
 | allocated | 72.0 KiB | 72.0 KiB | the same |
 
 **Better**
@@ -84,6 +84,16 @@ def test_the_page_shows_this_comparison() -> None:
     page = Path(__file__).parents[3] / "docs" / "compare.md"
 
     assert f"```text\n{REPORT}\n```" in page.read_text()
+
+
+def test_a_change_too_small_for_its_unit() -> None:
+    """Where before and after read alike, the difference is told in bytes."""
+    before = replace(example(), peak=replace(example().peak, nbytes=3 << 20))
+    after = replace(example(), peak=replace(example().peak, nbytes=(3 << 20) + 4))
+
+    text = render(compare_traces(before, after, ("a", "b")))
+    assert text.startswith("a and b: peak 3.0 MiB, +4 bytes (less than 0.1 %) · ")
+    assert "  3.0 MiB -> 3.0 MiB    +4 bytes (less than 0.1 %)\n" in text
 
 
 def test_a_comparison_as_markdown() -> None:

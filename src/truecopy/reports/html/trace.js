@@ -523,7 +523,9 @@ function storageTable(picture) {
   });
   const chip = el("button", "chip");
   chip.hidden = true;
-  chip.addEventListener("click", () => { picture?.unpin(); choose(null); });
+  const showAll = () => { picture?.unpin(); choose(null); };
+  chip.addEventListener("click", showAll);
+  escapes.push(() => { const any = !chip.hidden; if (any) showAll(); return any; });
   choose = (moment) => {
     chip.hidden = !moment;
     if (!moment) { table.show(null); return 0; }
