@@ -22,7 +22,7 @@ from typing import Any, Literal
 
 import torch
 
-from truecopy.copying.transfer import advise
+from truecopy.copying.pages import advise
 
 Regime = Literal["fresh", "recycled"]
 RESULTS = Path(__file__).parent / "results"
