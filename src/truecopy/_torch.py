@@ -7,7 +7,8 @@ relied upon is checked by its behavior in tests/unit/test_torch_internals.py, fo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -99,6 +100,30 @@ PLAIN_KEYS = _plain_keys()
 """`dispatch_keys` of ordinary dense CPU tensors, made outside and inside of inference mode."""
 
 
+_ALIKE_AT_ONCE = 64
+
+
+def all_alike(tensors: Sequence[Tensor]) -> bool:
+    """Whether all are of the first one's class, dispatch keys, dtype, device, requires_grad, shape, strides.
+
+    Public readers exist for each, seven calls for every tensor against one for 64. These are the
+    checks that compiled programs make of their inputs, in C++. Without them, nothing is alike.
+    """
+    if not (guards := getattr(_C._dynamo.guards, "TensorGuards", None)) or not tensors:
+        return False
+    first, count = tensors[0], min(_ALIKE_AT_ONCE, len(tensors))
+    with torch.enable_grad():  # else requires_grad is not compared
+        expected = guards(
+            *[first] * count,
+            dynamic_dims_sizes=[list(first.shape)] * count,
+            dynamic_dims_strides=[list(first.stride())] * count,
+        )
+        last = len(tensors) - count
+        return all(expected.check(*tensors[i : i + count]) for i in range(0, last, count)) and (
+            expected.check(*tensors[last:])
+        )
+
+
 def is_functorch_wrapper(tensor: Tensor) -> bool:
     """Whether the tensor is a stand-in that vmap, grad or jvp made; it dies with its transform."""
     return bool(_C._functorch.is_functorch_wrapped_tensor(tensor))
@@ -155,6 +180,13 @@ def storage_address(tensor: Tensor) -> int:
     The public `untyped_storage().data_ptr()` materializes. 0 for storages without memory.
     """
     return int(_C._data_address(tensor))
+
+
+storage_address_as_is: Callable[[Tensor], int] = _C._data_address
+"""`storage_address`, for loops in C over many tensors: a Python function between would double the time."""
+
+storage_bytes: Callable[[Any], int] = _C.StorageBase.nbytes
+"""The size of a storage. `torch.UntypedStorage` has it from this base, for loops in C as well."""
 
 
 def storage_identity(tensor: Tensor) -> int:
@@ -277,9 +309,49 @@ def as_bytes(tensor: Tensor) -> Tensor:
     return tensor
 
 
+_MANY_CLONES = 1024
+"""Clones from which a second thread saves more than it takes to start one."""
+
+
 def clone_all(tensors: list[Tensor]) -> list[Tensor]:
-    """One clone each, in one call. `[t.clone() for t in tensors]` is the public form, and slower."""
-    return list(torch._foreach_clone(tensors))
+    """One clone each, in one call. `[t.clone() for t in tensors]` is the public form, and slower.
+
+    Many are cloned in two threads, where torch may use two. For autograd and modes every thread stands
+    alone, so this is for tensors without gradient, and not done where anybody watches.
+    """
+    if len(tensors) < _MANY_CLONES or torch.get_num_threads() < 2 or _is_watched():
+        return list(torch._foreach_clone(tensors))
+    half = len(tensors) // 2
+    others: list[Tensor] = []
+    failures: list[BaseException] = []
+
+    def clone_others() -> None:
+        try:
+            with torch.no_grad():
+                others.extend(torch._foreach_clone(tensors[half:]))
+        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
+            failures.append(error)
+
+    helper = threading.Thread(target=clone_others)
+    helper.start()
+    try:
+        mine = torch._foreach_clone(tensors[:half])
+    finally:
+        helper.join()
+    if failures:
+        raise failures[0]
+    return [*mine, *others]
+
+
+def _is_watched() -> bool:
+    """Whether something sees or changes what this thread does: a mode, a profiler, a transform."""
+    return bool(
+        torch.is_grad_enabled()
+        or _C._len_torch_dispatch_stack()
+        or _C._functorch.peek_interpreter_stack() is not None
+        or _C._autograd._profiler_enabled()
+        or _C._get_tracing_state() is not None
+    )
 
 
 def copy_all(into: list[Tensor], sources: list[Tensor]) -> None:

@@ -66,6 +66,7 @@ class FreshPages:
     asking: bool = False
     patience: int = _PATIENCE
     waiting: int = 0  # bytes to fill before asking again
+    filled: tuple[int, float] = (0, 0.0)  # bytes since the last look, and the seconds they took
 
     @classmethod
     def under(cls, blocks: Sequence[torch.Tensor]) -> FreshPages:
@@ -87,8 +88,13 @@ class FreshPages:
             self.waiting -= nbytes
             if self.spans and self.waiting <= 0:
                 self.asking = self._advise(_MADV_HUGEPAGE)
-        elif nbytes >= HUGE_PAGE and _is_slow(nbytes, elapsed):
-            self._stop()
+            return
+        nbytes, elapsed = self.filled[0] + nbytes, self.filled[1] + elapsed
+        self.filled = (nbytes, elapsed)
+        if nbytes >= HUGE_PAGE:
+            self.filled = (0, 0.0)
+            if _is_slow(nbytes, elapsed):
+                self._stop()
 
     def _stop(self) -> None:
         self._advise(_MADV_NOHUGEPAGE)
