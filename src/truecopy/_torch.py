@@ -103,8 +103,10 @@ PLAIN_KEYS = _plain_keys()
 _ALIKE_AT_ONCE = 64
 
 
-def all_alike(tensors: Sequence[Tensor]) -> bool:
-    """Whether all are of the first one's class, dispatch keys, dtype, device, requires_grad, shape, strides.
+def all_alike(tensors: Sequence[Tensor], *, of_one_shape: bool = True) -> bool:
+    """Whether all are of the first one's class, dispatch keys, dtype, device, requires_grad, dimensions.
+
+    With `of_one_shape`, also of its shape and strides.
 
     Public readers exist for each, seven calls for every tensor against one for 64. These are the
     checks that compiled programs make of their inputs, in C++. Without them, nothing is alike.
@@ -112,11 +114,13 @@ def all_alike(tensors: Sequence[Tensor]) -> bool:
     if not (guards := getattr(_C._dynamo.guards, "TensorGuards", None)) or not tensors:
         return False
     first, count = tensors[0], min(_ALIKE_AT_ONCE, len(tensors))
+    any_number: list[int | None] = [None] * first.dim()
+    shape, strides = [*first.shape], [*first.stride()]
     with torch.enable_grad():  # else requires_grad is not compared
         expected = guards(
             *[first] * count,
-            dynamic_dims_sizes=[list(first.shape)] * count,
-            dynamic_dims_strides=[list(first.stride())] * count,
+            dynamic_dims_sizes=[shape if of_one_shape else any_number] * count,
+            dynamic_dims_strides=[strides if of_one_shape else any_number] * count,
         )
         last = len(tensors) - count
         return all(expected.check(*tensors[i : i + count]) for i in range(0, last, count)) and (
@@ -140,6 +144,10 @@ def is_copy_on_write(tensor: Tensor) -> bool:
     Nothing public tells. Asking `data_ptr()` instead would make the copy.
     """
     return bool(_C._is_cow_tensor(tensor))
+
+
+is_copy_on_write_as_is: Callable[[Tensor], bool] = _C._is_cow_tensor
+"""`is_copy_on_write`, for loops in C over many tensors."""
 
 
 @functools.cache

@@ -113,7 +113,7 @@ def test_the_self_test_of_lazy_clones_can_fail(monkeypatch: pytest.MonkeyPatch) 
         lambda: torch.ones(4).to_sparse(),
         lambda: None,
     ],
-    ids="shape strides dtype requires_grad class neg device layout none".split(),
+    ids=["shape", "strides", "dtype", "requires_grad", "class", "neg", "device", "layout", "none"],
 )
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
 def test_one_that_is_not_alike_is_noticed(make, place, mode) -> None:
@@ -121,9 +121,11 @@ def test_one_that_is_not_alike_is_noticed(make, place, mode) -> None:
     tensors = [torch.ones(4) for _ in range(200)]
     assert _torch.all_alike(tensors)
 
-    tensors[place] = make()
+    tensors[place] = odd = make()
     with mode():
         assert tensors[0] is None or not _torch.all_alike(tensors)
+        if odd is not None and (odd.shape == (5,) or odd.stride() == (2,)):
+            assert _torch.all_alike(tensors, of_one_shape=False)
 
 
 def test_addresses_and_sizes_of_storages_come_from_c() -> None:

@@ -140,9 +140,11 @@ def all_bare(values: Sequence[Any], *, alike: bool = False) -> bool:
     )
 
 
-def all_alike(values: Sequence[Any]) -> bool:
-    """Whether all are tensors of one class, dtype, shape and strides, of which the first is plain."""
-    return bool(values) and is_plain(values[0]) and _torch.all_alike(values)
+def all_alike(values: Sequence[Any], *, of_one_shape: bool = True) -> bool:
+    """Whether all are tensors of one class, dtype and shape, strides and all, of which the first is plain."""
+    return (
+        bool(values) and is_plain(values[0]) and _torch.all_alike(values, of_one_shape=of_one_shape)
+    )
 
 
 _ATTRIBUTES, _IS_LEAF, _GRAD = map(operator.attrgetter, ("__dict__", "is_leaf", "grad"))
