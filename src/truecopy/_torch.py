@@ -7,7 +7,6 @@ relied upon is checked by its behavior in tests/unit/test_torch_internals.py, fo
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -317,49 +316,12 @@ def as_bytes(tensor: Tensor) -> Tensor:
     return tensor
 
 
-_MANY_CLONES = 1024
-"""Clones from which a second thread saves more than it takes to start one."""
-
-
 def clone_all(tensors: list[Tensor]) -> list[Tensor]:
     """One clone each, in one call. `[t.clone() for t in tensors]` is the public form, and slower.
 
-    Many are cloned in two threads, where torch may use two. For autograd and modes every thread stands
-    alone, so this is for tensors without gradient, and not done where anybody watches.
+    A second thread for one half saved nothing: both wait for the allocator.
     """
-    if len(tensors) < _MANY_CLONES or torch.get_num_threads() < 2 or _is_watched():
-        return list(torch._foreach_clone(tensors))
-    half = len(tensors) // 2
-    others: list[Tensor] = []
-    failures: list[BaseException] = []
-
-    def clone_others() -> None:
-        try:
-            with torch.no_grad():
-                others.extend(torch._foreach_clone(tensors[half:]))
-        except BaseException as error:  # noqa: BLE001 - raised again where it is waited for
-            failures.append(error)
-
-    helper = threading.Thread(target=clone_others)
-    helper.start()
-    try:
-        mine = torch._foreach_clone(tensors[:half])
-    finally:
-        helper.join()
-    if failures:
-        raise failures[0]
-    return [*mine, *others]
-
-
-def _is_watched() -> bool:
-    """Whether something sees or changes what this thread does: a mode, a profiler, a transform."""
-    return bool(
-        torch.is_grad_enabled()
-        or _C._len_torch_dispatch_stack()
-        or _C._functorch.peek_interpreter_stack() is not None
-        or _C._autograd._profiler_enabled()
-        or _C._get_tracing_state() is not None
-    )
+    return list(torch._foreach_clone(tensors))
 
 
 def copy_all(into: list[Tensor], sources: list[Tensor]) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 import truecopy as tc
 from truecopy import _torch
@@ -112,23 +111,3 @@ def test_lazy_tensors_stay_lazy() -> None:
     assert _torch.is_copy_on_write(source[0])
     assert _torch.is_copy_on_write(outside)
     assert not tc.relate(copied[0], outside).shares_memory
-
-
-class Counting(TorchDispatchMode):
-    """Counts the operations that are run."""
-
-    seen = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self.seen += func is torch.ops.aten._foreach_clone.default
-        return func(*args, **(kwargs or {}))
-
-
-def test_whoever_watches_sees_every_clone() -> None:
-    """With a dispatch mode on, all is done in its own thread, in one call."""
-    source = many(3000)
-    with Counting() as counting:
-        copied = tc.copy(source)
-
-    assert counting.seen == 1
-    assert all(map(torch.equal, copied, source))
