@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -106,6 +106,34 @@ PLAIN_KEYS = _plain_keys()
 """`dispatch_keys` of ordinary dense CPU tensors, made outside and inside of inference mode."""
 
 
+_ALIKE_AT_ONCE = 64
+
+
+def all_alike(tensors: Sequence[Tensor], *, of_one_shape: bool = True) -> bool:
+    """Whether all are of the first one's class, dispatch keys, dtype, device, requires_grad, dimensions.
+
+    With `of_one_shape`, also of its shape and strides.
+
+    Public readers exist for each, seven calls for every tensor against one for 64. These are the
+    checks that compiled programs make of their inputs, in C++. Without them, nothing is alike.
+    """
+    if not (guards := getattr(_C._dynamo.guards, "TensorGuards", None)) or not tensors:
+        return False
+    first, count = tensors[0], min(_ALIKE_AT_ONCE, len(tensors))
+    any_number: list[int | None] = [None] * first.dim()
+    shape, strides = [*first.shape], [*first.stride()]
+    with torch.enable_grad():  # else requires_grad is not compared
+        expected = guards(
+            *[first] * count,
+            dynamic_dims_sizes=[shape if of_one_shape else any_number] * count,
+            dynamic_dims_strides=[strides if of_one_shape else any_number] * count,
+        )
+        last = len(tensors) - count
+        return all(expected.check(*tensors[i : i + count]) for i in range(0, last, count)) and (
+            expected.check(*tensors[last:])
+        )
+
+
 def is_functorch_wrapper(tensor: Tensor) -> bool:
     """Whether the tensor is a stand-in that vmap, grad or jvp made; it dies with its transform."""
     return bool(_C._functorch.is_functorch_wrapped_tensor(tensor))
@@ -122,6 +150,10 @@ def is_copy_on_write(tensor: Tensor) -> bool:
     Nothing public tells. Asking `data_ptr()` instead would make the copy.
     """
     return bool(_C._is_cow_tensor(tensor))
+
+
+is_copy_on_write_as_is: Callable[[Tensor], bool] = _C._is_cow_tensor
+"""`is_copy_on_write`, for loops in C over many tensors."""
 
 
 @functools.cache
@@ -162,6 +194,13 @@ def storage_address(tensor: Tensor) -> int:
     The public `untyped_storage().data_ptr()` materializes. 0 for storages without memory.
     """
     return int(_C._data_address(tensor))
+
+
+storage_address_as_is: Callable[[Tensor], int] = _C._data_address
+"""`storage_address`, for loops in C over many tensors: a Python function between would double the time."""
+
+storage_bytes: Callable[[Any], int] = _C.StorageBase.nbytes
+"""The size of a storage. `torch.UntypedStorage` has it from this base, for loops in C as well."""
 
 
 def storage_identity(tensor: Tensor) -> int:
@@ -285,7 +324,10 @@ def as_bytes(tensor: Tensor) -> Tensor:
 
 
 def clone_all(tensors: list[Tensor]) -> list[Tensor]:
-    """One clone each, in one call. `[t.clone() for t in tensors]` is the public form, and slower."""
+    """One clone each, in one call. `[t.clone() for t in tensors]` is the public form, and slower.
+
+    A second thread for one half saved nothing: both wait for the allocator.
+    """
     return list(torch._foreach_clone(tensors))
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import torch
 
 from truecopy import _torch
+from truecopy.copying.flat import copy_flat
 from truecopy.copying.independence import check_self_made
 from truecopy.copying.into import copy_into
 from truecopy.copying.leaves import copy_leaves, copy_one_plain, is_one_plain
@@ -62,6 +63,8 @@ def copy(
     if as_usual and into is None and is_one_plain(obj):
         one: T = copy_one_plain(obj)
         return one
+    if as_usual and (flat := copy_flat(obj)) is not None:
+        return flat  # type: ignore[no-any-return]
     options = Options.checked(alias, grad, device)
     keep = keeper(obj, share)
     if into is not None:
@@ -88,6 +91,8 @@ def deepcopy(obj: T, memo: Memo | None = None) -> T:
     if memo is None and is_one_plain(obj):
         one: T = copy_one_plain(obj)
         return one
+    if memo is None and (flat := copy_flat(obj)) is not None:
+        return flat  # type: ignore[no-any-return]
     kind = kind_of[type(obj)]
     if kind in (Kind.ATOM, Kind.FUNCTION):
         return obj

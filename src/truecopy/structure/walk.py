@@ -23,7 +23,14 @@ from truecopy.structure.naming import name_of
 from truecopy.structure.parts import Parts, container_parts, look_parts
 from truecopy.structure.paths import Attribute, Item, ItemOf, Nth, NthValue, Path, Step
 from truecopy.structure.protocol import Reduction, reduced_parts
-from truecopy.structure.tensors import LEAF_FORMS, all_bare, is_bare, is_plain, tensor_parts
+from truecopy.structure.tensors import (
+    LEAF_FORMS,
+    all_alike,
+    all_bare,
+    is_bare,
+    is_plain,
+    tensor_parts,
+)
 
 
 class Op(enum.Enum):
@@ -93,6 +100,7 @@ class Walk:
         default_factory=list
     )  # columns: tuples would keep the collector busy
     bare: set[int] = field(default_factory=set)  # leaves that are one strided region on the CPU
+    alike: int = 0  # so many leaves, from the first on, are of one shape, strides and dtype
     again: dict[int, list[Place]] = field(default_factory=dict)
     program: list[tuple[Op, Node]] = field(default_factory=list)
     nodes: MutableMapping[int, Node] = field(default_factory=dict)
@@ -259,17 +267,21 @@ class _Walker:
         """Take a container of ordinary tensors, each met for the first time, column by column."""
         found, children = self.found, node.children
         with _torch.disable_torch_function():
-            if not all_bare(children):
+            alike = all_alike(children)
+            of_a_kind = alike or all_alike(children, of_one_shape=False)
+            if not all_bare(children, alike=of_a_kind):
                 return False
-        keys = list(map(id, children))
-        rows = range(len(found.leaves), len(found.leaves) + len(keys))
-        if len(set(keys)) < len(keys) or not found.leaf_of.keys().isdisjoint(keys):
+        rows = range(len(found.leaves), len(found.leaves) + len(children))
+        row_of = dict(zip(map(id, children), rows, strict=True))
+        if len(row_of) < len(children) or not row_of.keys().isdisjoint(found.leaf_of):
             return False
-        found.leaf_of.update(zip(keys, rows, strict=True))
+        if alike and not found.leaves:
+            found.alike = len(children)
+        found.leaf_of.update(row_of)
         found.bare.update(rows)
         found.leaves += children
-        found.parents += [node] * len(keys)
-        found.indices += range(len(keys))
+        found.parents += [node] * len(children)
+        found.indices += range(len(children))
         return True
 
     def _close(self, node: Node) -> None:
