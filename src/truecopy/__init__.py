@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         PointsBack,
         StillShared,
         StructureMismatch,
+        TornSnapshot,
         TruecopyError,
         TruecopyWarning,
         UsageError,
@@ -28,15 +29,20 @@ if TYPE_CHECKING:
     from truecopy.memory.aliases import Aliases, aliases
     from truecopy.memory.holders import Holder, who_shares
     from truecopy.memory.relation import Relation, assert_independent, relate
+    from truecopy.snapshots.best import Best
+    from truecopy.snapshots.changes import Change
+    from truecopy.snapshots.snapshot import Snapshot
     from truecopy.structure.kinds import register
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Aliases",
+    "Best",
     "CannotCopy",
     "CannotRead",
     "CannotWrite",
+    "Change",
     "Holder",
     "NonLeaf",
     "NotEnoughMemory",
@@ -44,8 +50,10 @@ __all__ = [
     "Plan",
     "PointsBack",
     "Relation",
+    "Snapshot",
     "StillShared",
     "StructureMismatch",
+    "TornSnapshot",
     "TruecopyError",
     "TruecopyWarning",
     "UsageError",
@@ -63,9 +71,11 @@ __all__ = [
 
 _HOMES = {
     "Aliases": "truecopy.memory.aliases",
+    "Best": "truecopy.snapshots.best",
     "CannotCopy": "truecopy.errors",
     "CannotRead": "truecopy.errors",
     "CannotWrite": "truecopy.errors",
+    "Change": "truecopy.snapshots.changes",
     "Holder": "truecopy.memory.holders",
     "NonLeaf": "truecopy.errors",
     "NotEnoughMemory": "truecopy.errors",
@@ -73,8 +83,10 @@ _HOMES = {
     "Plan": "truecopy.copying.plan",
     "PointsBack": "truecopy.errors",
     "Relation": "truecopy.memory.relation",
+    "Snapshot": "truecopy.snapshots.snapshot",
     "StillShared": "truecopy.errors",
     "StructureMismatch": "truecopy.errors",
+    "TornSnapshot": "truecopy.errors",
     "TruecopyError": "truecopy.errors",
     "TruecopyWarning": "truecopy.errors",
     "UsageError": "truecopy.errors",

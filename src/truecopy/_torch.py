@@ -7,7 +7,7 @@ relied upon is checked by its behavior in tests/unit/test_torch_internals.py, fo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -307,3 +307,43 @@ def accumulated_tensor(node: Any) -> Tensor | None:
         if node.name() == "torch::autograd::AccumulateGrad"
         else None
     )
+
+
+def description_of(tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], bool]:
+    """A check that as many tensors have the type, dtype, device, shape, strides and flags of these.
+
+    Public readers exist for each part; six of them take longer than to copy a small tensor. This is how
+    torch.compile guards its graphs. Without it, those readers. To be asked in the same modes.
+    """
+    count = len(tensors)
+    try:
+        no_dynamic = [[None] * tensor.dim() for tensor in tensors]
+        guard = _C._dynamo.guards.TensorGuards(
+            *tensors, dynamic_dims_sizes=no_dynamic, dynamic_dims_strides=no_dynamic
+        )
+        if guard.check(*tensors):
+            return lambda now: len(now) == count and bool(guard.check(*now))
+    except (AttributeError, RuntimeError, TypeError, SystemError):
+        pass
+    then = [_description(tensor) for tensor in tensors]
+    return lambda now: list(map(_description, now)) == then
+
+
+def _description(tensor: Tensor) -> tuple[Any, ...]:
+    return (
+        type(tensor), dispatch_keys(tensor), tensor.dtype, tensor.device, tensor.requires_grad,
+        tensor.shape, tensor.stride() if tensor.layout is torch.strided else None,
+    )  # fmt: skip
+
+
+def is_compiler_part(cls: type) -> bool:
+    """Whether a class belongs to torch's compiler or tracer, whose modules are underscored."""
+    return cls.__module__.startswith(("torch._", "torch.fx"))
+
+
+def move_versions(tensors: list[Tensor]) -> None:
+    """Move the version counter of each, as `copy_` would have: a pending backward then notices.
+
+    Public, and here since versions are torch's own affair everywhere else.
+    """
+    torch.autograd.graph.increment_version(tensors)
