@@ -317,9 +317,10 @@ def description_of(tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], bo
     """
     count = len(tensors)
     try:
-        no_dynamic = [[None] * tensor.dim() for tensor in tensors]
         guard = _C._dynamo.guards.TensorGuards(
-            *tensors, dynamic_dims_sizes=no_dynamic, dynamic_dims_strides=no_dynamic
+            *tensors,
+            dynamic_dims_sizes=[list(tensor.shape) for tensor in tensors],
+            dynamic_dims_strides=[list(tensor.stride()) for tensor in tensors],
         )
         if guard.check(*tensors):
             return lambda now: len(now) == count and bool(guard.check(*now))

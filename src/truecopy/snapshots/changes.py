@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -36,7 +37,7 @@ def changes(kept: Kept, now: Image) -> Iterator[Change]:
     assert kept.arrangement is not None
     then = kept.arrangement.image
     known, found = set(map(id, then.leaves)), set(map(id, now.leaves))
-    for row, home, member in members(kept.arrangement):
+    for row, home, member in sorted(members(kept.arrangement), key=operator.itemgetter(0)):
         if id(then.leaves[row]) in found:
             yield from _leaf_changes(then, row, home, member)
     for image, others, what in ((then, found, "is gone"), (now, known, "is new")):

@@ -185,7 +185,7 @@ def is_owned_by_modules(value: Any) -> bool:
     kind = kind_of[type(value)]
     return (
         kind in _MODULE_STATE
-        or isinstance(value, torch.nn.Module)
+        or isinstance(value, torch.nn.Module | torch.Tensor)
         or hidden_state_of(value) is not None
     )
 

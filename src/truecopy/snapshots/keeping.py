@@ -187,7 +187,7 @@ def _arrange_small(made: Arrangement, pool: _Pool) -> None:
     made.arena, fresh = pool.take(offset, torch.device("cpu"))
     if fresh:
         advise([made.arena])
-    whole = _bytes_at(made.arena.data_ptr(), offset)
+    whole = memoryview(made.arena.numpy().data)
     made.kept_bytes = [
         whole[start : start + nbytes]
         for start, nbytes in zip(made.small_offsets, sizes, strict=True)
@@ -250,9 +250,13 @@ def _one_dtype(image: Image, block: Block) -> Move | None:
 
 
 def _plain_block(image: Image, row: int, low: int, nbytes: int) -> Block:
-    leaf = image.leaves[row]
-    strides = tuple(stride * leaf.itemsize for stride in leaf.stride())
-    member = Member(row, 0, tuple(leaf.shape), strides, leaf.itemsize)
+    """A contiguous leaf by itself. By what was found: its strides may be others by now."""
+    _, dtype, shape, _, _ = image.described_as[row]
+    strides, step = [], dtype.itemsize
+    for length in reversed(shape):
+        strides.append(step)
+        step *= max(length, 1)
+    member = Member(row, 0, tuple(shape), tuple(reversed(strides)), dtype.itemsize)
     return Block(CPU, nbytes, (member,), (Move(row, low, (nbytes,), (1,), 0, (1,), 1),))
 
 
@@ -299,8 +303,8 @@ def members(arrangement: Arrangement) -> Iterator[tuple[int, Home, Member]]:
     image = arrangement.image
     for row, offset in zip(arrangement.small_rows, arrangement.small_offsets, strict=True):
         assert arrangement.arena is not None
-        low = int(image.layout.table.low[row])
-        block = _plain_block(image, row, low, image.leaves[row].nbytes)
+        low, high = int(image.layout.table.low[row]), int(image.layout.table.high[row])
+        block = _plain_block(image, row, low, high - low)
         yield row, Home(arrangement.arena, offset, block), block.members[0]
     for home in arrangement.homes:
         for member in home.block.members:

@@ -38,8 +38,8 @@ from truecopy.snapshots.contents import (
 from truecopy.snapshots.sources import Keeping
 from truecopy.structure.kinds import Kind, kind_of
 from truecopy.structure.parts import Parts, attributes, container_parts
-from truecopy.structure.paths import Nth, Path, Step
-from truecopy.structure.tensors import LEAF_FORMS
+from truecopy.structure.paths import Attribute, Nth, Path, Step
+from truecopy.structure.tensors import LEAF_FORMS, Form, form_of, tensor_parts
 from truecopy.structure.walk import Walk, walk
 
 
@@ -68,10 +68,10 @@ class Image:
     contents: list[Contents]
     unseen: list[tuple[Any, Step, str]]  # the holder, the step from it, and why
     left_out: list[tuple[Any, Step, str]]
+    lazy: list[tuple[torch.Tensor, type]]  # tensors without memory yet
     tensors: list[torch.Tensor] = field(default_factory=list)
     requires_grad: list[bool] = field(default_factory=list)
     described_as: list[tuple[Any, ...]] = field(default_factory=list)  # each leaf
-    lazy: list[tuple[torch.Tensor, type]] = field(default_factory=list)  # without memory yet
     counted: list[torch.Tensor] = field(default_factory=list)  # those that have a version counter
     others: list[tuple[Any, Any]] = field(
         default_factory=list
@@ -137,7 +137,7 @@ def look(sources: dict[str, Any], keeping: Keeping) -> Image:
     _join_neighbors(rows, layout)
     drawers, contents = looker.drawers, looker.contents
     image = Image(
-        sources, walked, rows, layout, drawers, contents, looker.unseen, looker.left_out
+        sources, walked, rows, layout, drawers, contents, looker.unseen, looker.left_out, lazy=looker.lazy
     )  # fmt: skip
     if keeping.only is not None:
         _select_drawers(image, keeping.only)
@@ -155,6 +155,7 @@ class _Looker:
         self.unseen: list[tuple[Any, Step, str]] = []
         self.left_out: list[tuple[Any, Step, str]] = []
         self.can_follow = True
+        self.lazy: list[tuple[torch.Tensor, type]] = []  # without memory yet
         self._in_modules: set[int] = set()
         self._told: set[int] = set()
 
@@ -165,6 +166,8 @@ class _Looker:
             return Parts(filled_with=list(value.values()), step=steps.__getitem__)
         if isinstance(value, torch.jit.ScriptModule):
             raise TypeError("torch.jit keeps the tensors of a script module where nobody can look")
+        if isinstance(value, torch.Tensor):  # of a class that copies itself
+            return self._tensor(value)
         in_module = id(value) in self._in_modules or isinstance(value, torch.nn.Module)
         drawers = drawers_of(kind, value, of_module=in_module)
         if not drawers:
@@ -206,6 +209,18 @@ class _Looker:
             step=lambda i: parts.step(places[i]),
         )
 
+    def _tensor(self, value: torch.Tensor) -> Parts:
+        """A tensor whose class has a `__deepcopy__`: the walk leaves it to that, and we need its bytes."""
+        self.can_follow = False
+        form = form_of(value)
+        if form is Form.UNINITIALIZED:
+            self.lazy.append((value, type(value)))
+            return Parts()
+        if form in LEAF_FORMS:
+            return Parts(filled_with=[value.detach()], step=lambda _: Attribute("data"))
+        parts = tensor_parts(value, with_grad=False)
+        return Parts(filled_with=parts.made_from, step=parts.step)
+
     def _note(self, drawer: Drawer, held: Contents) -> None:
         self.drawers.append(drawer)
         self.contents.append(held)
@@ -221,9 +236,12 @@ class _Looker:
         if drawer.of_module and kind in CONTAINERS:
             self._in_modules.add(id(child))
         if kind in (Kind.REDUCED, Kind.OPAQUE):
-            if _is_machinery(child) or _is_recipe(child):
+            drawers = drawers_of(kind, child)
+            if any(inner.table is Table.HIDDEN for inner in drawers):
+                return True
+            if _is_machinery(child) or (not isinstance(child, Iterator) and _is_recipe(child)):
                 return False
-            if not drawers_of(kind, child) and _may_change(child):
+            if not drawers and _may_change(child):
                 self._tell(self.unseen, drawer, held, index, child, "it shows nothing of itself")
                 return False
         return True
@@ -241,7 +259,7 @@ class _Looker:
         for node in walked.nodes.values():
             if not isinstance(node.value, torch.Tensor):
                 continue
-            if node.parts.memory.form not in LEAF_FORMS:
+            if node.kind is not Kind.TENSOR or node.parts.memory.form not in LEAF_FORMS:
                 self.can_follow = False  # its parts are other objects at every look
             if not attributes(node.value):
                 continue
@@ -278,12 +296,12 @@ def _is_recipe(value: Any) -> bool:
         reduced = value.__reduce_ex__(4)
     except Exception:  # noqa: BLE001 - locks and files cannot be reduced, and may still hold things
         return False
-    return isinstance(reduced, str) or (isinstance(reduced, tuple) and not any(reduced[2:]))
+    return isinstance(reduced, str) or (isinstance(reduced, tuple) and set(reduced[2:]) <= {None})
 
 
 _ORDINARY = (object.__reduce_ex__, object.__reduce__)
 _NEVER_RECIPES = (
-    dict, list, set, tuple, deque, torch.nn.Module, torch.optim.Optimizer, BaseException,
+    dict, list, set, tuple, deque, torch.Tensor, torch.nn.Module, torch.optim.Optimizer, BaseException,
 )  # fmt: skip
 
 
@@ -411,11 +429,6 @@ def _describe(image: Image, *, can_follow: bool) -> None:
             image.others.append((leaf, table.region(row)))
     image.described_as = list(map(described, image.leaves))
     image.counted = [tensor for tensor in image.tensors if not tensor.is_inference()]
-    image.lazy = [
-        (node.value, type(node.value))
-        for node in image.walked.nodes.values()
-        if torch.nn.parameter.is_lazy(node.value)
-    ]
     image.requires_grad = list(map(_REQUIRES_GRAD, image.tensors))
     if can_follow and not _torch.any_copy_on_write(image.tensors):
         image.addresses = list(map(torch.Tensor.data_ptr, image.tensors))
