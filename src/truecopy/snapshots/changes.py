@@ -44,8 +44,9 @@ def changes(kept: Kept, now: Image) -> Iterator[Change]:
         for row, leaf in enumerate(image.leaves):
             if id(leaf) not in others:
                 yield Change(image.path(row), what)
-    for drawer, contents in zip(then.drawers, kept.contents, strict=True):
-        yield from _value_changes(then, drawer, contents)
+    for drawer, contents, chosen in zip(then.drawers, kept.contents, then.chosen, strict=True):
+        if chosen:
+            yield from _value_changes(then, drawer, contents)
     for place, state in kept.hidden:
         drawer = then.drawers[place]
         assert drawer.hidden is not None

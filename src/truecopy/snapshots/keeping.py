@@ -12,12 +12,14 @@ import functools
 import operator
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
 import torch
 
+from truecopy import _torch
 from truecopy.copying.blocks import Block, Member, Move
 from truecopy.copying.leaves import integers_in, integers_of
 from truecopy.copying.transfer import Pair, advise, transfer
@@ -29,6 +31,14 @@ from truecopy.snapshots.contents import Contents
 from truecopy.snapshots.looking import Image, described
 from truecopy.snapshots.random_state import RandomState
 from truecopy.snapshots.sources import Keeping
+
+
+@contextmanager
+def quietly() -> Iterator[None]:
+    """Outside of whatever mode the caller is in: bytes are moved, and nothing else happens."""
+    with _torch.disable_torch_function(), torch.inference_mode(False), torch.no_grad():
+        yield
+
 
 SMALL = 256 << 10
 """Bytes below which moving them takes less than a call to torch does."""
@@ -87,7 +97,7 @@ class Kept:
         hidden = [
             (place, drawer.hidden.read(drawer.owner))
             for place, drawer in enumerate(arrangement.image.drawers)
-            if drawer.hidden is not None
+            if drawer.hidden is not None and arrangement.image.chosen[place]
         ]
         random = RandomState.now() if keeping.rng else None
         self.torn = "an update was cut off while it wrote"

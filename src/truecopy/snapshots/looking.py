@@ -69,6 +69,7 @@ class Image:
     unseen: list[tuple[Any, Step, str]]  # the holder, the step from it, and why
     left_out: list[tuple[Any, Step, str]]
     lazy: list[tuple[torch.Tensor, type]]  # tensors without memory yet
+    chosen: list[bool] = field(default_factory=list)  # drawers that are put back
     tensors: list[torch.Tensor] = field(default_factory=list)
     requires_grad: list[bool] = field(default_factory=list)
     described_as: list[tuple[Any, ...]] = field(default_factory=list)  # each leaf
@@ -139,8 +140,10 @@ def look(sources: dict[str, Any], keeping: Keeping) -> Image:
     image = Image(
         sources, walked, rows, layout, drawers, contents, looker.unseen, looker.left_out, lazy=looker.lazy
     )  # fmt: skip
-    if keeping.only is not None:
-        _select_drawers(image, keeping.only)
+    only = keeping.only
+    image.chosen = [
+        only is None or only(str(image.path_of(drawer.owner))) for drawer in image.drawers
+    ]
     _describe(image, can_follow=looker.can_follow)
     return image
 
@@ -360,16 +363,6 @@ def _is_wanted(walked: Walk, row: int, leaf: Any, keeping: Keeping) -> bool:
     if keeping.trainable and isinstance(leaf, torch.nn.Parameter) and not leaf.requires_grad:
         return False
     return keeping.only is None or any(keeping.only(str(path)) for path in walked.paths(row))
-
-
-def _select_drawers(image: Image, only: Callable[[str], bool]) -> None:
-    chosen = [
-        index
-        for index, drawer in enumerate(image.drawers)
-        if only(str(image.path_of(drawer.owner)))
-    ]
-    image.drawers = [image.drawers[index] for index in chosen]
-    image.contents = [image.contents[index] for index in chosen]
 
 
 def _refuse_closed(rows: Walk, layout: Layout) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import os
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,7 +15,12 @@ from truecopy.copying.duplicates.available import bytes_of_one, refuse_more_than
 from truecopy.errors import TornSnapshot
 from truecopy.snapshots.changes import Change, changes
 from truecopy.snapshots.contents import Contents, is_same
-from truecopy.snapshots.keeping import Kept, arrange, way_back
+from truecopy.snapshots.disk.describing import describe
+from truecopy.snapshots.disk.loaded import LoadedSnapshot
+from truecopy.snapshots.disk.reading import load
+from truecopy.snapshots.disk.saving import Saving
+from truecopy.snapshots.disk.writing import write
+from truecopy.snapshots.keeping import Kept, arrange, quietly, way_back
 from truecopy.snapshots.looking import Image, look
 from truecopy.snapshots.sources import Keeping, Only, named
 
@@ -63,6 +69,9 @@ class Snapshot:
         self._keeping = Keeping.checked(rng, only, device, dtype)
         self._image: Image | None = None
         self._kept = Kept()
+        self._spare: Kept | None = None  # the other set, which a save in the background may hold
+        self._saving: Saving | None = None
+        self._held: Kept | None = None
         self.update()
 
     @_torch.run_eagerly
@@ -76,13 +85,15 @@ class Snapshot:
         """
         with quietly():
             image, contents = self._followed()
-            kept = self._kept
+            kept = self._to_be_written()
             arrangement = kept.arrangement
             if arrangement is None or arrangement.image is not image:
                 if arrangement is None:
                     _refuse_too_much(image)
                 arrangement = arrange(image, self._keeping, arrangement)
             kept.fill(arrangement, contents, self._keeping)
+            if kept is not self._kept:
+                self._kept, self._spare = kept, self._kept
 
     @_torch.run_eagerly
     def restore(self) -> None:
@@ -105,10 +116,41 @@ class Snapshot:
         with quietly():
             return tuple(changes(self._whole(), look(self._sources, self._keeping)))
 
+    def save(self, path: str | os.PathLike[str], *, background: bool = False) -> Saving:
+        """Write one safetensors file, whole or not at all, and return a handle on the save.
+
+        The tensors of the first module have their own names, all others the paths that truecopy prints; the
+        rest stands as JSON in the file's metadata. What is at `path` is replaced once the new file is
+        complete and synced. With `background`, returns at once: the save holds its buffers, and an update
+        meanwhile writes to a second set, never a third. Raises CannotWrite, for background saves in
+        `wait()` of the handle. Allocates nothing for dense tensors.
+        """
+        previous, self._saving = self._saving, None
+        if previous is not None:
+            previous.finish()
+        target = Path(path)
+        with quietly():
+            description = describe(self._whole(), self.left_out, str(target))
+        saving = Saving(target, lambda: write(description, target, show=not background))
+        if not background:
+            saving.wait()
+        else:
+            self._saving, self._held = saving, self._kept
+        return saving
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> LoadedSnapshot:
+        """Read a file that `save` wrote, as plain data: no code of it is run.
+
+        `.restore(model=..., optimizer=...)` of what this returns puts it into sources. Raises CannotRead for
+        a file that is missing, cut off or damaged. Allocates the bytes of the file.
+        """
+        return LoadedSnapshot(load(Path(path)))
+
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the snapshot has taken."""
-        return self._kept.nbytes
+        """Bytes of memory that the snapshot has taken, a second set for saves in the background included."""
+        return self._kept.nbytes + (0 if self._spare is None else self._spare.nbytes)
 
     @property
     def is_torn(self) -> bool:
@@ -147,6 +189,14 @@ class Snapshot:
         self._image = image = look(self._sources, self._keeping)
         return image, image.contents
 
+    def _to_be_written(self) -> Kept:
+        """The set that nobody holds."""
+        if self._saving is None or self._saving.done or self._held is not self._kept:
+            return self._kept
+        if self._spare is None:
+            self._spare = Kept()
+        return self._spare
+
     def _whole(self) -> Kept:
         if self._kept.torn is not None:
             raise TornSnapshot(
@@ -164,8 +214,8 @@ def put_back(kept: Kept) -> None:
     assert arrangement is not None
     image = arrangement.image
     move_in = way_back(arrangement)
-    for drawer, then in zip(image.drawers, kept.contents, strict=True):
-        if drawer.hidden is None and not is_same(drawer.read(), then):
+    for drawer, then, chosen in zip(image.drawers, kept.contents, image.chosen, strict=True):
+        if chosen and drawer.hidden is None and not is_same(drawer.read(), then):
             drawer.write(then)
     move_in()
     _torch.move_versions(image.counted)
@@ -183,13 +233,6 @@ def put_back(kept: Kept) -> None:
 
 
 _REQUIRES_GRAD = operator.attrgetter("requires_grad")
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Outside of whatever mode the caller is in: bytes are moved, and nothing else happens."""
-    with _torch.disable_torch_function(), torch.inference_mode(False), torch.no_grad():
-        yield
 
 
 def _refuse_too_much(image: Image) -> None:
