@@ -20,7 +20,7 @@ import truecopy as tc
 # Each tensor of a generation has the generation as every value: one that is torn has two.
 VICTIM = """
 import sys, torch, truecopy as tc
-path, held = sys.argv[1], {str(i): torch.zeros(300_000) for i in range(8)}
+path, held = sys.argv[1], {str(i): torch.zeros(100_000) for i in range(8)}
 snap = tc.Snapshot(held=held, counter={"n": [0]})
 generation = int(sys.argv[2])
 while True:
@@ -37,7 +37,7 @@ while True:
 
 def generation_of(path: Path) -> int:
     """The generation of a file, which must be whole."""
-    held = {str(i): torch.full((300_000,), -1.0) for i in range(8)}
+    held = {str(i): torch.full((100_000,), -1.0) for i in range(8)}
     tc.Snapshot.load(path).restore(held=held, counter={"n": [0]})
     values = {float(value) for tensor in held.values() for value in (tensor.min(), tensor.max())}
     assert len(values) == 1, f"torn: {sorted(values)}"

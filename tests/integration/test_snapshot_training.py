@@ -1,14 +1,15 @@
 """Training that is put back repeats itself bit for bit, whatever trains."""
 
 import random
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
-from training import OPTIMIZERS, SCHEDULERS, Tied, train
 
 import truecopy as tc
+from training import OPTIMIZERS, SCHEDULERS, Tied, train
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -94,8 +94,14 @@ class Image:
         node = self.walked.nodes.get(id(holder))
         return self.walked.path_of((None, 0) if node is None else (node.parent, node.place))
 
-    def place(self, holder: Any, step: Step) -> str:
+    def place(self, holder: Any, step: Step, held: Any = None) -> str:
         """The path to what an object holds."""
+        node = self.walked.nodes.get(id(holder))
+        for index, child in enumerate(
+            node.children if node is not None and held is not None else ()
+        ):
+            if child is held:
+                return str(self.walked.path_of((node, index)))
         path = self.path_of(holder)
         return str(Path(path.root, (*path.steps, step)))
 

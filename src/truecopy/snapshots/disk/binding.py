@@ -64,6 +64,7 @@ class _Binder:
         self.rows: dict[int, Any] = {}  # stored leaf -> live one
         self.leaf_of: dict[int, int] = {}  # the other way
         self.objects: dict[int, Any] = {}
+        self.place_of: dict[int, int] = {}
         self.waiting: deque[tuple[dict[str, Any], Any, str]] = deque()
         self.made_leaves: dict[int, torch.Tensor] = {}
         self.postponed: list[tuple[dict[str, Any], Any, str]] | None = []
@@ -155,12 +156,14 @@ class _Binder:
 
     def _object(self, place: int, live: Any, path: str) -> Any:
         node = self.stored.nodes[place]
+        plain = node["type"] in _MAKERS
         if place in self.objects:
             there = self.objects[place]
-            if live is not there and live is not _MISSING and type(live) is type(there):
+            if live is not there and not plain and type(live) is type(there):
                 self._wrong(path, "an object that is met elsewhere too", "another one")
             return there
-        plain = node["type"] in _MAKERS
+        if plain and live is not _MISSING and self.place_of.setdefault(id(live), place) != place:
+            return self._make(place, node, path)  # one list here, two in the file
         if live is _MISSING or type_name(type(live)) != node["type"]:
             if plain and (live is _MISSING or live is None or type_name(type(live)) in _MAKERS):
                 return self._make(place, node, path)
@@ -310,9 +313,8 @@ class _Binder:
                 values.append(value)
             elif owned and value is not None:
                 index = list(map(_hashed, now[0])).index(_hashed(key))
-                self.bound.unexpected.append(
-                    self.image.place(drawer.owner, drawer.step(now, index))
-                )
+                step = drawer.step(now, index)
+                self.bound.unexpected.append(self.image.place(drawer.owner, step, value))
 
     # --- tensors
 
@@ -329,7 +331,11 @@ class _Binder:
             self.bound.pairs.append((live.detach(), typed_member(home, member)))
             return
         move = member_move(live, home, member)
-        self.bound.pairs.append((integers_of(live, move), integers_in(home.base, move)))
+        kept = integers_in(home.base, move)
+        backwards = _backwards(live)
+        self.bound.pairs.append(
+            (integers_of(live, move), kept.flip(backwards) if backwards else kept)
+        )
 
     def _compare_sharing(self) -> None:
         rows = list(self.rows)
@@ -402,6 +408,14 @@ def _title_of(live: Any) -> str:
 
 def _shown(live: Any) -> str:
     return "nothing" if live is _MISSING else f"{type(live).__name__} {live!r:.60}"
+
+
+def _backwards(live: Any) -> list[int]:
+    """Dimensions of an array that run backwards; in a file, none does."""
+    if not isinstance(live, np.ndarray):
+        return []
+    kept = [s for n, s in zip(live.shape, live.strides, strict=True) if n != 1 and s != 0]
+    return [dimension for dimension, stride in enumerate(kept) if stride < 0]
 
 
 def _home(stored: Stored, row: int, about: dict[str, Any]) -> tuple[Home, Member]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from truecopy import _torch
 from truecopy.copying.transfer import transfer
-from truecopy.errors import StructureMismatch
+from truecopy.errors import CannotRead, StructureMismatch
 from truecopy.snapshots.disk.binding import Bound, bind
 from truecopy.snapshots.disk.encoding import decode_state
 from truecopy.snapshots.disk.reading import Stored
@@ -15,6 +15,7 @@ from truecopy.snapshots.keeping import quietly
 from truecopy.snapshots.looking import look
 from truecopy.snapshots.random_state import RandomState
 from truecopy.snapshots.sources import Keeping, named
+from truecopy.structure.hidden import HiddenState
 
 
 class LoadedSnapshot:
@@ -41,12 +42,14 @@ class LoadedSnapshot:
                 f"the source {name}" for name in given if name not in self._stored.sources
             ]
             _refuse(bound, str(self._stored.path))
+            _put_back_states(bound, self._random(), str(self._stored.path))
             _write(bound)
-            random = self._stored.random
-            if random is not None:
-                RandomState(
-                    **{name: decode_state(state) for name, state in random.items()}
-                ).put_back()
+
+    def _random(self) -> RandomState | None:
+        try:
+            return _random_state(self._stored.random)
+        except (ValueError, TypeError, AttributeError) as error:
+            raise _damaged(str(self._stored.path), error) from None
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -97,6 +100,35 @@ def _write(bound: Bound) -> None:
     for tensor, flag in bound.requires_grad:
         if tensor.requires_grad != flag:
             tensor.requires_grad_(flag)
-    for drawer, state in bound.hidden:
-        if drawer.hidden is not None:
-            drawer.hidden.write(drawer.owner, state)
+
+
+def _random_state(data: Any) -> RandomState | None:
+    if data is None:
+        return None
+    return RandomState(**{name: decode_state(state) for name, state in data.items()})
+
+
+def _put_back_states(bound: Bound, random: RandomState | None, path: str) -> None:
+    """Generators come first: whether they take a state is known when they have taken it."""
+    before = RandomState.now()
+    done: list[tuple[Any, HiddenState, Any]] = []
+    try:
+        for drawer, state in bound.hidden:
+            if drawer.hidden is not None:
+                done.append((drawer.owner, drawer.hidden, drawer.hidden.read(drawer.owner)))
+                drawer.hidden.write(drawer.owner, state)
+        if random is not None:
+            random.put_back()
+    except (ValueError, TypeError, RuntimeError, KeyError, OverflowError, AttributeError) as error:
+        for owner, hidden, state in reversed(done):
+            hidden.write(owner, state)
+        before.put_back()
+        raise _damaged(path, error) from None
+
+
+def _damaged(path: str, error: Exception) -> CannotRead:
+    return CannotRead(
+        "has a state of random numbers that is damaged; nothing was written",
+        where=path,
+        got=f"{type(error).__name__}: {error}"[:200],
+    )
