@@ -61,7 +61,7 @@ def test_44_restore_never_aliases_and_never_casts() -> None:
 
 
 def test_44_the_same_state_tensors_after_restore() -> None:
-    """torch's load replaces state tensors; pointers and captured graphs see ours unchanged."""
+    """Where torch replaces state tensors at a load, they are the same objects here."""
     model, optimizer = trained()
     tensors = [id(t) for s in optimizer.state.values() for t in s.values()]
     snap = tc.Snapshot(model=model, optimizer=optimizer)
@@ -105,6 +105,7 @@ def test_46_schedulers_scalers_and_counters_are_part_of_the_unit() -> None:
     model, optimizer = trained()
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
     scaler = torch.amp.GradScaler("cpu", init_scale=8.0)
+    scaler.scale(torch.ones(1))
     average = Average()
     snap = tc.Snapshot(
         model=model, optimizer=optimizer, scheduler=scheduler, scaler=scaler, average=average
