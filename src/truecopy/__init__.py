@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         StillShared,
         StructureMismatch,
         TieLost,
+        TornSnapshot,
         TruecopyError,
         TruecopyWarning,
         UsageError,
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from truecopy.memory.aliases import Aliases, aliases
     from truecopy.memory.holders import Holder, who_shares
     from truecopy.memory.relation import Relation, assert_independent, relate
+    from truecopy.snapshots.best import Best
+    from truecopy.snapshots.changes import Change
+    from truecopy.snapshots.snapshot import Snapshot
     from truecopy.structure.kinds import register
     from truecopy.tracing.api import Trace, trace
 
@@ -37,9 +41,11 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Aliases",
+    "Best",
     "CannotCopy",
     "CannotRead",
     "CannotWrite",
+    "Change",
     "Holder",
     "NonLeaf",
     "NotEnoughMemory",
@@ -48,9 +54,11 @@ __all__ = [
     "Plan",
     "PointsBack",
     "Relation",
+    "Snapshot",
     "StillShared",
     "StructureMismatch",
     "TieLost",
+    "TornSnapshot",
     "Trace",
     "TruecopyError",
     "TruecopyWarning",
@@ -70,9 +78,11 @@ __all__ = [
 
 _HOMES = {
     "Aliases": "truecopy.memory.aliases",
+    "Best": "truecopy.snapshots.best",
     "CannotCopy": "truecopy.errors",
     "CannotRead": "truecopy.errors",
     "CannotWrite": "truecopy.errors",
+    "Change": "truecopy.snapshots.changes",
     "Holder": "truecopy.memory.holders",
     "NonLeaf": "truecopy.errors",
     "NotEnoughMemory": "truecopy.errors",
@@ -81,9 +91,11 @@ _HOMES = {
     "Plan": "truecopy.copying.plan",
     "PointsBack": "truecopy.errors",
     "Relation": "truecopy.memory.relation",
+    "Snapshot": "truecopy.snapshots.snapshot",
     "StillShared": "truecopy.errors",
     "StructureMismatch": "truecopy.errors",
     "TieLost": "truecopy.errors",
+    "TornSnapshot": "truecopy.errors",
     "Trace": "truecopy.tracing.api",
     "TruecopyError": "truecopy.errors",
     "TruecopyWarning": "truecopy.errors",

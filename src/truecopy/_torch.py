@@ -473,3 +473,44 @@ def answers_operations(cls: type) -> bool:
 
 BACKWARD_ENGINE = torch.autograd.graph._engine_run_backward.__code__
 """The last Python frame before a backward pass: below it nodes run, and what Python code they call."""
+
+
+def description_of(tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], bool]:
+    """A check that as many tensors have the type, dtype, device, shape, strides and flags of these.
+
+    Public readers exist for each part; six of them take longer than to copy a small tensor. This is how
+    torch.compile guards its graphs. Without it, those readers. To be asked in the same modes.
+    """
+    count = len(tensors)
+    try:
+        guard = _C._dynamo.guards.TensorGuards(
+            *tensors,
+            dynamic_dims_sizes=[list(tensor.shape) for tensor in tensors],
+            dynamic_dims_strides=[list(tensor.stride()) for tensor in tensors],
+        )
+        if guard.check(*tensors):
+            return lambda now: len(now) == count and bool(guard.check(*now))
+    except (AttributeError, RuntimeError, TypeError, SystemError):
+        pass
+    then = [_description(tensor) for tensor in tensors]
+    return lambda now: list(map(_description, now)) == then
+
+
+def _description(tensor: Tensor) -> tuple[Any, ...]:
+    return (
+        type(tensor), dispatch_keys(tensor), tensor.dtype, tensor.device, tensor.requires_grad,
+        tensor.shape, tensor.stride() if tensor.layout is torch.strided else None,
+    )  # fmt: skip
+
+
+def is_compiler_part(cls: type) -> bool:
+    """Whether a class belongs to torch's compiler or tracer, whose modules are underscored."""
+    return cls.__module__.startswith(("torch._", "torch.fx"))
+
+
+def move_versions(tensors: list[Tensor]) -> None:
+    """Move the version counter of each, as `copy_` would have: a pending backward then notices.
+
+    Public, and here since versions are torch's own affair everywhere else.
+    """
+    torch.autograd.graph.increment_version(tensors)

@@ -5,7 +5,8 @@
     ├── CannotCopy          (TypeError, copy.Error)  a value whose copy has no meaning, or would share memory
     │   └── NonLeaf         (RuntimeError)     grad="error" met a tensor that autograd computed
     ├── NotIndependent      (AssertionError)   two values, or two parts of one, share bytes
-    ├── StructureMismatch   (ValueError)       into= was given a structure that differs from the source
+    ├── StructureMismatch   (ValueError)       what was to be written into differs from what it should be
+    ├── TornSnapshot        (RuntimeError)     a snapshot whose last update was cut off in the middle
     ├── NotEnoughMemory     (MemoryError)      more than there is was asked for; nothing was allocated
     ├── CannotRead          (ValueError)       a file that is missing, damaged, hostile or not plain data
     └── CannotWrite         (ValueError)       a file that is not written, and nothing in its place
@@ -97,7 +98,11 @@ class NotIndependent(TruecopyError, AssertionError):
 
 
 class StructureMismatch(TruecopyError, ValueError):
-    """`into=` was given a structure that differs from the source; nothing was written."""
+    """What was to be written into (by `into=`, by `restore`) differs; nothing was written."""
+
+
+class TornSnapshot(TruecopyError, RuntimeError):
+    """A snapshot whose last update was cut off in the middle: it holds some of each moment."""
 
 
 class NotEnoughMemory(TruecopyError, MemoryError):

@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "copying": {"structure", "memory"},
     "tracing": {"structure", "memory"},
     "files": {"structure", "memory", "copying", "tracing"},
+    "snapshots": {"structure", "memory", "copying", "files"},  # files: the one on disk
     "reports": {"structure", "memory", "copying", "tracing", "files"},
     "cli": {"structure", "memory", "copying", "tracing", "files", "reports", "truecopy"},
 }
