@@ -22,7 +22,8 @@ import torch
 from truecopy import _torch
 from truecopy.copying.blocks import Block, Member, Move
 from truecopy.copying.leaves import integers_in, integers_of
-from truecopy.copying.transfer import Pair, advise, transfer
+from truecopy.copying.pages import advise
+from truecopy.copying.transfer import Pair, transfer
 from truecopy.errors import StructureMismatch
 from truecopy.memory.groups import Table, partition, tabulate
 from truecopy.memory.reading import read
