@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from truecopy.copying.duplicates.api import duplicate
     from truecopy.copying.plan import Plan
     from truecopy.errors import (
+        BrokenExpectation,
         CannotCopy,
         CannotRead,
         CannotWrite,
+        MemoryWritten,
         NonLeaf,
         NotEnoughMemory,
         NotIndependent,
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         TruecopyError,
         TruecopyWarning,
         UsageError,
+        WrittenTo,
     )
     from truecopy.memory.aliases import Aliases, aliases
     from truecopy.memory.holders import Holder, who_shares
@@ -36,17 +39,21 @@ if TYPE_CHECKING:
     from truecopy.snapshots.snapshot import Snapshot
     from truecopy.structure.kinds import register
     from truecopy.tracing.api import Trace, trace
+    from truecopy.tracing.expecting import expect
+    from truecopy.tracing.watching import Watch, Write, watch
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Aliases",
     "Best",
+    "BrokenExpectation",
     "CannotCopy",
     "CannotRead",
     "CannotWrite",
     "Change",
     "Holder",
+    "MemoryWritten",
     "NonLeaf",
     "NotEnoughMemory",
     "NotIndependent",
@@ -63,27 +70,34 @@ __all__ = [
     "TruecopyError",
     "TruecopyWarning",
     "UsageError",
+    "Watch",
+    "Write",
+    "WrittenTo",
     "__version__",
     "aliases",
     "assert_independent",
     "copy",
     "deepcopy",
     "duplicate",
+    "expect",
     "plan",
     "register",
     "relate",
     "trace",
+    "watch",
     "who_shares",
 ]
 
 _HOMES = {
     "Aliases": "truecopy.memory.aliases",
     "Best": "truecopy.snapshots.best",
+    "BrokenExpectation": "truecopy.errors",
     "CannotCopy": "truecopy.errors",
     "CannotRead": "truecopy.errors",
     "CannotWrite": "truecopy.errors",
     "Change": "truecopy.snapshots.changes",
     "Holder": "truecopy.memory.holders",
+    "MemoryWritten": "truecopy.errors",
     "NonLeaf": "truecopy.errors",
     "NotEnoughMemory": "truecopy.errors",
     "NotIndependent": "truecopy.errors",
@@ -100,15 +114,20 @@ _HOMES = {
     "TruecopyError": "truecopy.errors",
     "TruecopyWarning": "truecopy.errors",
     "UsageError": "truecopy.errors",
+    "Watch": "truecopy.tracing.watching",
+    "Write": "truecopy.tracing.watching",
+    "WrittenTo": "truecopy.errors",
     "aliases": "truecopy.memory.aliases",
     "assert_independent": "truecopy.memory.relation",
     "copy": "truecopy.copying.api",
     "deepcopy": "truecopy.copying.api",
     "duplicate": "truecopy.copying.duplicates.api",
+    "expect": "truecopy.tracing.expecting",
     "plan": "truecopy.copying.api",
     "register": "truecopy.structure.kinds",
     "relate": "truecopy.memory.relation",
     "trace": "truecopy.tracing.api",
+    "watch": "truecopy.tracing.watching",
     "who_shares": "truecopy.memory.holders",
 }
 

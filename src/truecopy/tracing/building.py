@@ -125,6 +125,7 @@ class _Building:
             raised=ledger.raised,
             seconds=(ledger.stopped - ledger.started) / 1e9,
             own_bytes=own_bytes(ledger),
+            copies=ledger.copying.count,
         )
 
     def _peak(self, events: tuple[Event, ...], iterations: tuple[Iteration, ...]) -> Peak:
@@ -227,6 +228,7 @@ class _Building:
             hidden_bytes=sum(line.hidden_bytes for line in lines),
             peak_bytes=sum(at_peak[id(line)] for line in lines),
             raised=sum(line.raised for line in lines),
+            copies=sum(line.copies for line in lines),
         )
 
     # --- findings ---------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ class Copying:
         self._current = current
         self._last: HiddenCopy | None = None
         self.hidden: dict[Any, HiddenCopy] = {}
+        self.count = 0  # copies of every kind
         self.hidden_count = 0
         self.again: dict[int, tuple[LineOfCode, str, int, int]] = {}  # copies of copies, by line
 
@@ -60,6 +61,9 @@ class Copying:
         written = written_by(operation, args, result)
         current.written += written.nbytes
         current.read += written.read_bytes
+        if written.nbytes:
+            self.count += 1
+            current.line.copies += 1
         source = written.source
         if source is None or not isinstance(result, Tensor):
             return
@@ -101,6 +105,8 @@ class Copying:
                     continue
                 block = self._memory.find(tensor)
                 if block is not None:
+                    self.count += 1
+                    self._current.line.copies += 1
                     self._current.written += block.nbytes
                     self._current.read += block.nbytes
                     if block.origin == "lazy":

@@ -15,8 +15,8 @@ class LineOfCode:
     """All that one place in the source did."""
 
     __slots__ = (
-        "allocated", "calls", "churn", "code", "copied", "effects", "events", "hidden", "hidden_bytes",
-        "last_path", "offset", "operations", "origins", "paths", "phases", "raised", "read",
+        "allocated", "calls", "churn", "code", "copied", "copies", "effects", "events", "hidden",
+        "hidden_bytes", "last_path", "offset", "operations", "origins", "paths", "phases", "raised", "read",
     )  # fmt: skip
 
     def __init__(self, code: CodeType | None, offset: int) -> None:
@@ -24,6 +24,7 @@ class LineOfCode:
         self.offset = offset
         self.events = self.operations = self.raised = 0
         self.allocated = self.copied = self.read = self.hidden = self.hidden_bytes = 0
+        self.copies = 0  # operations that copied
         self.calls: dict[Any, int] = {}  # functions and operations, or names
         self.origins: dict[str, int] = {}
         self.effects: dict[str, int] = {}

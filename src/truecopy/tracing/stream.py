@@ -39,6 +39,8 @@ class Observer:
     """
 
     stream: Stream
+    operations_alone = False
+    """Whether calls and modules are of no interest: then there is no function mode, and half the cost."""
     inner_calls = False
     """Whether calls inside of calls are told too: `softmax` in `F.multi_head_attention_forward`. Of those
     that a function of torch makes before its first operation, nothing is told."""
@@ -81,12 +83,15 @@ class Stream:
         self._functions = _Functions(self)
         self._operations = _Operations(self)
         self._place = -1  # of our function mode among all, where we stepped aside
+        self._sees_calls = not observer.operations_alone
 
     def __enter__(self) -> Stream:
-        self.modules.open()
+        if self._sees_calls:
+            self.modules.open()
         self.regions.open()
         self._operations.__enter__()  # type: ignore[no-untyped-call]
-        self._functions.__enter__()  # type: ignore[no-untyped-call]
+        if self._sees_calls:
+            self._functions.__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(
