@@ -36,3 +36,10 @@ class Record:
 
         text: str = render(self)
         return text
+
+    def _repr_html_(self) -> str:
+        """The report, where a notebook shows the record as the value of a cell."""
+        from truecopy.reports.notebook import show
+
+        text: str = show(self)
+        return text

@@ -172,8 +172,10 @@ def test_compare_two_records(truecopy: Run, wasteful: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "code", "sentence"),
     [
-        ('{"kind": "trace", "version": 1}', 3, ("is no record that can be compared. Expected kind "
-         "inspection. Got 'trace'. Print records with --json, and compare two of one kind.")),
+        ('{"kind": "plan", "version": 1}', 3, ("is no record that can be compared. Expected kind "
+         "inspection. Got 'plan'. Print records with --json, and compare two of one kind.")),
+        ('{"kind": "trace", "version": 1}', 3, ("is a record of a trace that is damaged. Got "
+         "KeyError: 'sites'. Make the record again.")),
         ('{"kind": "inspection", "version": 99}', 3, ("is a record of a version that this truecopy "
          "does not know. Expected version 1. Got 99. Make the record again with this version.")),
         ('{"kind": "inspection", "version": 1}', 3, ("is no whole record of an inspection: its "

@@ -9,7 +9,8 @@ from truecopy.errors import CannotRead, UsageError
 from truecopy.files.comparison import Comparison, Tie, compare
 from truecopy.files.pairs import Difference
 from truecopy.files.reading import read
-from truecopy.files.saved_records import SavedRecord, is_record, read_record
+from truecopy.files.saved_records import SavedRecord, is_record, kind_of, read_record
+from truecopy.files.text import printable
 
 _KNOWN = frozenset(("inspection",))
 
@@ -25,13 +26,13 @@ def set_beside(a: Path, b: Path, *, rtol: float = 0.0, atol: float = 0.0) -> Com
         )
     if not kinds[0]:
         return compare(read(a, check=True), read(b, check=True), rtol=rtol, atol=atol)
-    left, right = read_record(a, _KNOWN), read_record(b, _KNOWN)
-    if left.kind != right.kind:
+    if (of_a := kind_of(a)) != (of_b := kind_of(b)):
         raise UsageError(
             "records of two kinds cannot be compared",
             expected="two records of one kind",
-            got=f"{left.kind} and {right.kind}",
+            got=printable(f"{of_a or 'none'} and {of_b or 'none'}"),
         )
+    left, right = read_record(a, _KNOWN), read_record(b, _KNOWN)
     return _inspections(left, right)
 
 

@@ -32,15 +32,28 @@ def is_record(path: Path) -> bool:
         return content_of(source) is Content.JSON
 
 
-def read_record(path: Path, known: frozenset[str]) -> SavedRecord:
+def kind_of(path: Path) -> str | None:
+    """The kind of the record that a file holds, as the file has it; None for what is no record."""
+    if not is_record(path):
+        return None
+    kind = _fields_of(path).get("kind")
+    return kind if type(kind) is str else None
+
+
+def read_record(path: Path, known: frozenset[str], *, to_be: str = "compared") -> SavedRecord:
     """Read one record of a known kind. Raises CannotRead for everything else."""
-    with opened(path) as source:
-        if source.size > _LONGEST_RECORD:
-            raise _refusal(path, "is JSON of absurd size", f"{source.size:,} bytes", known)
-        fields = parse_json_object(source, source.read_at(0, source.size))
+    fields = _fields_of(path)
     kind, version = fields.get("kind"), fields.get("version")
     if type(kind) is not str or kind not in known:
-        raise _refusal(path, "is no record that can be compared", _shown(kind), known)
+        raise CannotRead(
+            f"is no record that can be {to_be}",
+            where=str(path),
+            expected=f"kind {' or '.join(sorted(known))}",
+            got=_shown(kind),
+            way_out="Print records with --json, and compare two of one kind"
+            if to_be == "compared"
+            else "Records are what commands print with --json, and what `save` writes",
+        )
     if type(version) is not int or version != SCHEMA_VERSION:
         raise CannotRead(
             "is a record of a version that this truecopy does not know",
@@ -52,11 +65,16 @@ def read_record(path: Path, known: frozenset[str]) -> SavedRecord:
     return SavedRecord(path, kind, fields)
 
 
-def _refusal(path: Path, what: str, got: str, known: frozenset[str]) -> CannotRead:
-    return CannotRead(
-        what, where=str(path), expected=f"kind {' or '.join(sorted(known))}", got=got,
-        way_out="Print records with --json, and compare two of one kind",
-    )  # fmt: skip
+def _fields_of(path: Path) -> dict[str, Any]:
+    with opened(path) as source:
+        if source.size > _LONGEST_RECORD:
+            raise CannotRead(
+                "is JSON of absurd size",
+                where=str(path),
+                expected=f"a record, of at most {_LONGEST_RECORD:,} bytes",
+                got=f"{source.size:,} bytes",
+            )
+        return parse_json_object(source, source.read_at(0, source.size))
 
 
 def _shown(value: Any) -> str:

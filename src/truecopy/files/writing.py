@@ -116,17 +116,29 @@ def write(
     place. Raises CannotWrite, with nothing changed on disk. Allocates what the kind's own
     serializer does; does not synchronize.
     """
+    with placing(path, f"as {checkpoint.kind}", force=force) as draft:
+        _serialize(checkpoint, draft)
+        draft.file.flush()
+        if check is not None:
+            check(draft.path)
+        return os.fstat(draft.file.fileno()).st_size
+
+
+def write_text(text: str, path: Path | str, *, force: bool = False) -> None:
+    """Write a report or a record. Raises CannotWrite, with nothing changed on disk."""
+    with placing(path, "as text", force=force) as draft:
+        draft.file.write(text.encode())
+
+
+@contextmanager
+def placing(path: Path | str, how: str, *, force: bool) -> Iterator[Draft]:
+    """A draft that takes its place when the block ends, and none where the block raises."""
     target = Path(os.path.realpath(path))  # a link stays a link to what is replaced
     refuse_taken(target, force=force)
     try:
         with drafted(target) as draft:
-            _serialize(checkpoint, draft)
-            draft.file.flush()
-            if check is not None:
-                check(draft.path)
-            size = os.fstat(draft.file.fileno()).st_size
+            yield draft
             draft.publish(force=force)
-            return size
     except TruecopyError:
         raise
     except FileExistsError:
@@ -137,7 +149,7 @@ def write(
         ) from error
     except Exception as error:  # serializers raise anything; nothing has been put in place
         raise CannotWrite(
-            f"cannot be written as {checkpoint.kind}", where=str(target), got=reason_of(error)
+            f"cannot be written {how}", where=str(target), got=reason_of(error)
         ) from error
 
 

@@ -6,14 +6,17 @@ in a pipe, and a closed pipe stays an error that the command answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from truecopy.files.text import printable, shorten
+from truecopy.files.text import printable
+from truecopy.reports.tables import count as _count
+from truecopy.reports.tables import name_all as _paths
+from truecopy.reports.tables import section as _section
+from truecopy.reports.tables import share as _share
+from truecopy.reports.tables import size
 
 WIDTH = 100
-_MOST_ROWS = 20
-_UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 _BOLD, _RED, _PLAIN = "\x1b[1m", "\x1b[31m", "\x1b[0m"
 
@@ -28,84 +31,11 @@ def render(record: Any, *, width: int = WIDTH, color: bool = False) -> str:
     return "\n".join([first, *(line.rstrip() for line in rest)])
 
 
-def size(nbytes: int) -> str:
-    """Bytes as people read them: `12 bytes`, `4.0 MiB`."""
-    if nbytes < 1024:
-        return _count(nbytes, "byte")
-    value = float(nbytes)
-    for unit in _UNITS:
-        value /= 1024
-        if value < 1023.95 or unit == _UNITS[-1]:
-            return f"{value:,.1f} {unit}"
-    raise AssertionError("the last unit takes everything")
-
-
-def _count(number: int, noun: str, plural: str | None = None) -> str:
-    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def _share(part: int, whole: int) -> str:
-    """A part in percent that never says 0 of something, nor 100 of less than all."""
-    percent = 100 * part / whole if whole else 0.0
-    if part and percent < 0.1:
-        return "less than 0.1 %"
-    if part < whole and percent > 99.9:
-        return "more than 99.9 %"
-    return f"{percent:.1f} %"
-
-
-# --- tables ---------------------------------------------------------------------------------------
-
-
-def _section(
-    title: str,
-    rows: Sequence[Any],
-    cells: Callable[[Any], tuple[str, ...]],
-    width: int,
-    total: int | None = None,
-) -> list[str]:
-    """A titled table of the first rows, the last column last to be cut; nothing where no rows are."""
-    if not rows:
-        return []
-    shown = [tuple(map(printable, cells(row))) for row in rows[:_MOST_ROWS]]
-    more = (len(rows) if total is None else total) - len(shown)
-    lines = ["", title, *_table(shown, width)]
-    if more > 0:
-        lines.append(f"  ... and {more:,} more")
-    return lines
-
-
-def _table(rows: Sequence[tuple[str, ...]], width: int) -> Iterable[str]:
-    """Columns side by side; numbers to the right, the last column cut."""
-    last = len(rows[0]) - 1
-    widths = [max(len(row[i]) for row in rows) for i in range(last)]
-    widths = [min(w, max(12, width // 2)) for w in widths]
-    left = max(16, width - 2 - sum(widths) - 2 * last)
-    for row in rows:
-        cells = [
-            cell.rjust(w) if _is_number(cell) else shorten(cell, w).ljust(w)
-            for cell, w in zip(row, widths, strict=False)
-        ]
-        yield "  " + "  ".join([*cells, shorten(row[last], left)])
-
-
-def _is_number(cell: str) -> bool:
-    """Whether a cell is a size, a count or a shape: prose that begins with a digit is not."""
-    first, _, unit = cell.partition(" ")
-    return first[:1].isdigit() and unit in ("", "byte", "bytes", *_UNITS)
-
-
-def _paths(paths: Sequence[str]) -> str:
-    shown = [shorten(path, 60) for path in paths[:4]]
-    more = len(paths) - len(shown)
-    return " = ".join(shown) + (f" ... and {more:,} more" if more else "")
+# --- one function for each kind of record ---------------------------------------------------------
 
 
 def _name(path: str) -> str:
     return printable(path)
-
-
-# --- one function for each kind of record ---------------------------------------------------------
 
 
 def _inspection(record: Any, width: int) -> list[str]:
@@ -302,10 +232,24 @@ def printable_lines(text: str) -> list[str]:
     return [printable(line) for line in text.splitlines()] or [""]
 
 
+def _trace(record: Any, width: int) -> list[str]:
+    from truecopy.reports.traces.terminal import lines_of
+
+    return lines_of(record, width)
+
+
+def _changes(record: Any, width: int) -> list[str]:
+    from truecopy.reports.traces.changes import lines_of
+
+    return lines_of(record, width)
+
+
 _REPORTS: dict[str, Callable[[Any, int], list[str]]] = {
     "inspection": _inspection,
     "compaction": _compaction,
     "comparison": _comparison,
     "aliases": _aliases,
     "plan": _plan,
+    "trace": _trace,
+    "trace comparison": _changes,
 }

@@ -12,4 +12,5 @@ the moment when they happen. What goes out: a `TraceRecord`, plain data that rep
     facts       what can be said of a run: frozen dataclasses; the words of origins, effects, phases, owners
     encoding    facts as JSON-able data and back
     record      the record of a trace
+    comparison  two of them: what got better and worse, by line
 """

@@ -10,6 +10,8 @@ import types
 from dataclasses import fields, is_dataclass
 from typing import Any, get_args, get_origin, get_type_hints
 
+from truecopy.errors import CannotRead
+from truecopy.records import SCHEMA_VERSION
 from truecopy.tracing.facts import Event, Moment, Site, StorageLife
 
 _TABLES: tuple[type, ...] = (Event, Moment, StorageLife)
@@ -17,6 +19,36 @@ _TABLES: tuple[type, ...] = (Event, Moment, StorageLife)
 
 Places = dict[Site, int]
 """Sites in the order in which they were met, each with its place in the list of all."""
+
+
+def body_of(record: Any, hints: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a record, and before them the sites that they name."""
+    places: Places = {}
+    body = {name: encode(getattr(record, name), hint, places) for name, hint in hints.items()}
+    # First, so that whoever reads in order knows the sites before they are named.
+    return {"clean": record.is_clean, "sites": encode_sites(places), **body}
+
+
+def values_of(data: dict[str, Any], kind: str, hints: dict[str, Any], where: str | None) -> Any:
+    """The fields of a record of this kind from its JSON form. Raises CannotRead for anything else."""
+    if data.get("kind") != kind or data.get("version") != SCHEMA_VERSION:
+        raise CannotRead(
+            f"is no record of a {kind} that this truecopy knows",
+            where=where,
+            expected=f"kind {kind}, version {SCHEMA_VERSION}",
+            got=f"kind {data.get('kind')!r:.80}, version {data.get('version')!r:.80}",
+            way_out="Make the record again with this version",
+        )
+    try:
+        sites = decode_sites(data["sites"])
+        return {name: decode(data[name], hint, sites) for name, hint in hints.items()}
+    except (KeyError, ValueError) as error:
+        raise CannotRead(
+            f"is a record of a {kind} that is damaged",
+            where=where,
+            got=f"{type(error).__name__}: {error}"[:200],
+            way_out="Make the record again",
+        ) from None
 
 
 def encode(value: Any, hint: Any, places: Places) -> Any:

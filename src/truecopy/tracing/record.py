@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from truecopy.errors import CannotRead
-from truecopy.records import SCHEMA_VERSION, Record
-from truecopy.tracing.encoding import Places, decode, decode_sites, encode, encode_sites
+from truecopy.records import Record
+from truecopy.tracing.encoding import body_of, values_of
 from truecopy.tracing.facts import (
     Churn,
     Copy,
@@ -65,33 +64,12 @@ class TraceRecord(Record):
         return not (self.totals.hidden_copies or self.survivors)
 
     def body(self) -> dict[str, Any]:
-        places: Places = {}
-        body = {name: encode(getattr(self, name), hint, places) for name, hint in _HINTS.items()}
-        # First, so that whoever reads in order knows the sites before they are named.
-        return {"clean": self.is_clean, "sites": encode_sites(places), **body}
+        return body_of(self, _HINTS)
 
     @classmethod
     def from_json(cls, data: dict[str, Any], where: str | None = None) -> TraceRecord:
         """The record that `to_json` wrote. Raises CannotRead for anything else."""
-        if data.get("kind") != cls.kind or data.get("version") != SCHEMA_VERSION:
-            raise CannotRead(
-                "is no record of a trace that this truecopy knows",
-                where=where,
-                expected=f"kind {cls.kind}, version {SCHEMA_VERSION}",
-                got=f"kind {data.get('kind')!r:.80}, version {data.get('version')!r:.80}",
-                way_out="Make the record again with this version",
-            )
-        try:
-            sites = decode_sites(data["sites"])
-            values = {name: decode(data[name], hint, sites) for name, hint in _HINTS.items()}
-        except (KeyError, ValueError) as error:
-            raise CannotRead(
-                "is a record of a trace that is damaged",
-                where=where,
-                got=f"{type(error).__name__}: {error}"[:200],
-                way_out="Make the record again",
-            ) from None
-        return cls(**values)
+        return cls(**values_of(data, cls.kind, _HINTS, where))
 
 
 _HINTS: dict[str, Any] = {

@@ -1,0 +1,156 @@
+"""A trace as plain text: one sentence with the numbers, then the lines of the program, worst first."""
+
+from __future__ import annotations
+
+from truecopy.files.text import printable, shorten
+from truecopy.reports.tables import MOST_ROWS, count, paragraph, section, size
+from truecopy.reports.traces.words import Names, names_of, sentence, tier_of
+from truecopy.tracing.facts import Churn, Copy, Iteration, Line, Owner, Survivor
+from truecopy.tracing.record import TraceRecord
+
+
+def lines_of(record: TraceRecord, width: int) -> list[str]:
+    """The report, line by line. The first is as long as it is, the others fit the width."""
+    names = names_of(record)
+    return [
+        sentence(record),
+        *paragraph(_whole(record), width, 0),
+        *section(
+            "Lines, worst first:", record.lines, lambda line: _line(line, names), width,
+            header=("hidden", "copied", "allocated", "calls", "at", "source"),
+        ),
+        *_copies(record, names, width),
+        *section(
+            "Left behind by each iteration:", record.survivors,
+            lambda s: (_each(s), names.place(s.site), _holders(s), s.site.text), width,
+        ),
+        *section(
+            f"Alive at the peak of {size(record.peak.nbytes)}:", record.peak.owners,
+            lambda owner: _owner(owner, names), width,
+        ),
+        *_unattributed(record),
+        *section(
+            "Allocated again and again:", record.churn, lambda c: _churn(c, names), width,
+        ),
+        *section(
+            "Better ways to copy:", record.habits,
+            lambda h: (
+                count(h.count, "time"), size(h.nbytes), names.place(h.site),
+                f"{h.what} {h.why}: {h.instead}",
+            ), width,
+        ),
+        *section(
+            "Iterations:", record.iterations, _iteration, width,
+            header=("number", "allocated", "copied", "peak", "at its end", "survived", "nodes"),
+        ),
+        *section(
+            "Not seen:", record.unseen, lambda u: (f"{u.count:,}", u.what, u.why), width,
+        ),
+    ]  # fmt: skip
+
+
+def _whole(record: TraceRecord) -> str:
+    totals = record.totals
+    said = (
+        f"{count(totals.events, 'call')} and {count(totals.operations, 'operation')} "
+        f"in {totals.seconds:,.3g} s, {tier_of(record)}: {size(totals.allocated_bytes)} allocated, "
+        f"{size(totals.copied_bytes)} copied, {size(totals.end_bytes)} alive at the end."
+    )
+    if totals.would_be_bytes:
+        said += f" {size(totals.would_be_bytes)} more would be allocated by meta and fake tensors."
+    if totals.raised:
+        said += f" {count(totals.raised, 'call')} raised."
+    return said
+
+
+def _line(line: Line, names: Names) -> tuple[str, ...]:
+    amounts = (line.hidden_bytes, line.copied_bytes, line.allocated_bytes)
+    return (*map(_amount, amounts), f"{line.events:,}", names.place(line.site), line.site.text)
+
+
+def _amount(nbytes: int) -> str:
+    return size(nbytes) if nbytes else "0"
+
+
+def _copies(record: TraceRecord, names: Names, width: int) -> list[str]:
+    if not record.copies:
+        return []
+    shown = record.copies[:MOST_ROWS]
+    lines = ["", "Hidden copies, most bytes first:"]
+    lines += (line for copy in shown for line in _copy(copy, names, width))
+    if more := len(record.copies) - len(shown):
+        lines.append(f"  ... and {more:,} more")
+    return lines
+
+
+def _copy(copy: Copy, names: Names, width: int) -> list[str]:
+    where = f"  {_times(copy)}  {names.place(copy.site)}  "
+    told = shorten(where + printable(copy.site.text), width)
+    lines = [told, *paragraph(why_copied(copy, names), width, 6)]
+    if copy.advice:
+        lines += paragraph(f"instead: {copy.advice}", width, 6)
+    return lines
+
+
+def _times(copy: Copy) -> str:
+    return f"{size(copy.nbytes)} in {count(copy.count, 'copy', 'copies')}"
+
+
+def why_copied(copy: Copy, names: Names) -> str:
+    """What copied, where that was not the line itself, and the reason, in one sentence."""
+    what = copy.call or copy.operation
+    if copy.inside:
+        what += f" (inside {copy.inside})"
+    elif copy.phase != "forward":
+        what += f" ({copy.phase})"
+    said = f"{what} copied: {copy.reason}" if copy.reason else f"{what} copied"
+    if copy.amplification >= 2:
+        said += f", {copy.amplification:,.3g} bytes written for each byte in memory"
+    if copy.forward is not None and copy.forward != copy.site:
+        said += f"; made by {names.place(copy.forward)}"
+    return said
+
+
+def _each(survivor: Survivor) -> str:
+    if survivor.what == "bytes":
+        return size(round(survivor.per_iteration))
+    return f"{survivor.per_iteration:,.3g} nodes"
+
+
+def _holders(survivor: Survivor) -> str:
+    if not survivor.holders:
+        return "held by: not found"
+    more = len(survivor.holders) - 1
+    return f"held by {shorten(survivor.holders[0], 60)}" + (f" and {more:,} more" if more else "")
+
+
+def _owner(owner: Owner, names: Names) -> tuple[str, ...]:
+    kind = owner.owner + (f" by {owner.saved_by}" if owner.saved_by else "")
+    text = owner.site.text if owner.site else ""
+    return (size(owner.nbytes), kind, names.place(owner.site), owner.module, text)
+
+
+def _unattributed(record: TraceRecord) -> list[str]:
+    lost = record.peak.unattributed_bytes
+    return [f"  {size(lost)} of it known to no owner"] if lost else []
+
+
+def _churn(churn: Churn, names: Names) -> tuple[str, ...]:
+    each = f"{churn.count:,} times {size(churn.nbytes)}"
+    return (each, names.place(churn.site), f"{churn.call}: {way_out_of(churn)}")
+
+
+def way_out_of(churn: Churn) -> str:
+    """What could be written instead, or why there is nothing."""
+    if churn.why_not:
+        return f"must be new: {churn.why_not}"
+    if churn.instead:
+        return f"{churn.instead} saves {size(churn.saves_bytes)}"
+    return "no other way is known"
+
+
+def _iteration(one: Iteration) -> tuple[str, ...]:
+    amounts = (
+        one.allocated_bytes, one.copied_bytes, one.peak_bytes, one.end_bytes, one.survived_bytes,
+    )  # fmt: skip
+    return (str(one.number), *map(_amount, amounts), f"{one.nodes:,}")
