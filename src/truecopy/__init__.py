@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         TruecopyWarning,
         UsageError,
     )
+    from truecopy.explaining.facts import Explanation
+    from truecopy.explaining.lookup import explain
     from truecopy.memory.aliases import Aliases, aliases
     from truecopy.memory.holders import Holder, who_shares
     from truecopy.memory.relation import Relation, assert_independent, relate
@@ -37,6 +39,7 @@ __all__ = [
     "CannotCopy",
     "CannotRead",
     "CannotWrite",
+    "Explanation",
     "Holder",
     "NonLeaf",
     "NotEnoughMemory",
@@ -55,6 +58,7 @@ __all__ = [
     "copy",
     "deepcopy",
     "duplicate",
+    "explain",
     "plan",
     "register",
     "relate",
@@ -66,6 +70,7 @@ _HOMES = {
     "CannotCopy": "truecopy.errors",
     "CannotRead": "truecopy.errors",
     "CannotWrite": "truecopy.errors",
+    "Explanation": "truecopy.explaining.facts",
     "Holder": "truecopy.memory.holders",
     "NonLeaf": "truecopy.errors",
     "NotEnoughMemory": "truecopy.errors",
@@ -83,6 +88,7 @@ _HOMES = {
     "copy": "truecopy.copying.api",
     "deepcopy": "truecopy.copying.api",
     "duplicate": "truecopy.copying.duplicates.api",
+    "explain": "truecopy.explaining.lookup",
     "plan": "truecopy.copying.api",
     "register": "truecopy.structure.kinds",
     "relate": "truecopy.memory.relation",

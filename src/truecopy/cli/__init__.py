@@ -11,12 +11,13 @@ from truecopy import __version__
 from truecopy.cli.command import Command, CommandError, ExitCode
 from truecopy.cli.compact import Compact
 from truecopy.cli.compare import Compare
+from truecopy.cli.explain import Explain
 from truecopy.cli.inspect import Inspect
 from truecopy.cli.report import Report
 
 COMMANDS: dict[str, Command] = {
     type(command).__name__.lower(): command
-    for command in (Inspect(), Compact(), Compare(), Report())
+    for command in (Inspect(), Compact(), Compare(), Report(), Explain())
 }
 
 # As a shell would name the signal that ended us: 128 + SIGINT, 128 + SIGPIPE.

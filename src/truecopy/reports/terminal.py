@@ -244,6 +244,12 @@ def _changes(record: Any, width: int) -> list[str]:
     return lines_of(record, width)
 
 
+def _explanation(record: Any, width: int) -> list[str]:
+    from truecopy.reports.explanations import lines_of
+
+    return lines_of(record, width)
+
+
 _REPORTS: dict[str, Callable[[Any, int], list[str]]] = {
     "inspection": _inspection,
     "compaction": _compaction,
@@ -252,4 +258,5 @@ _REPORTS: dict[str, Callable[[Any, int], list[str]]] = {
     "plan": _plan,
     "trace": _trace,
     "trace comparison": _changes,
+    "explanation": _explanation,
 }
