@@ -123,7 +123,7 @@ def model_and_optimizer(checks: list[Any], results: list[Any]) -> None:
     pair = {"model": model, "optimizer": optimizer}
     nbytes = tc.plan(pair).nbytes
     methods = {"tc.copy": lambda: tc.copy(pair), "copy.deepcopy": lambda: copy.deepcopy(pair)}
-    result = measure(Case("GPT-2-like and AdamW", nbytes, methods, rounds=9), "fresh")
+    result = measure(Case("GPT-2-like and AdamW", nbytes, methods, rounds=15), "fresh")
     results.append(result)
     got = ratio(result, "copy.deepcopy", "tc.copy")
     checks.append(

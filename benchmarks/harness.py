@@ -1,7 +1,8 @@
 """Side by side in one run: shuffled rounds, medians, ratios to a reference and to a ceiling.
 
 Two regimes, because they measure different things:
-* fresh: every output of every round is held, so each copy goes into memory that was never touched.
+* fresh: every output is held, so each copy goes into memory that was never touched. Where that would be
+  too much, all are dropped between two rounds, and the heap gives its free pages back to the kernel.
   A gigabyte is touched and freed before each sample, in small pages and in huge ones: a virtual
   machine's host takes back free memory, and giving it again would be charged to whoever comes first.
 * recycled: outputs are dropped, so each copy goes into memory that the allocator just got back.
@@ -9,6 +10,7 @@ Two regimes, because they measure different things:
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import platform
@@ -22,7 +24,7 @@ from typing import Any, Literal
 
 import torch
 
-from truecopy.copying.transfer import advise
+from truecopy.copying.pages import advise
 
 Regime = Literal["fresh", "recycled"]
 RESULTS = Path(__file__).parent / "results"
@@ -42,6 +44,12 @@ class Case:
 
 MOST_HELD = 7 * GIB
 """Beyond, the host of a virtual machine took touched buffers too, and the ceiling fell to a tenth."""
+
+
+def trim() -> None:
+    """Give the free pages of the heap back to the kernel: what comes from them again is fresh."""
+    if platform.libc_ver()[0] == "glibc":
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def settle() -> None:
@@ -73,15 +81,16 @@ def sample(method: Callable[[], Any], calls: int, held: list[Any] | None) -> flo
 
 def measure(case: Case, regime: Regime, seed: int = 0) -> dict[str, Any]:
     """All methods of a case, each once in each round, in an order shuffled anew."""
+    trim()
     order = random.Random(seed)
     times: dict[str, list[float]] = {name: [] for name in case.methods}
-    rounds = case.rounds
-    if regime == "fresh":
-        rounds = max(5, min(rounds, MOST_HELD // (case.nbytes * case.calls * len(case.methods))))
+    most_held = max(MOST_HELD // max(case.nbytes * case.calls, 1), len(case.methods))
     held = [method() for method in case.methods.values()]  # a warm-up
-    if regime == "recycled":
-        held.clear()
-    for _ in range(rounds):
+    for _ in range(case.rounds):
+        if regime == "recycled" or len(held) + len(case.methods) > most_held:
+            held.clear()
+            if regime == "fresh":
+                trim()
         names = list(case.methods)
         order.shuffle(names)
         for name in names:
@@ -97,7 +106,7 @@ def measure(case: Case, regime: Regime, seed: int = 0) -> dict[str, Any]:
         "case": case.name,
         "regime": regime,
         "nbytes": case.nbytes,
-        "rounds": rounds,
+        "rounds": case.rounds,
         "calls": case.calls,
         "seconds": times,
         "median": {name: statistics.median(values) for name, values in times.items()},

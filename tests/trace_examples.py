@@ -103,7 +103,7 @@ def large(
     """A training run of a transformer that fills its record; `wide` makes all of its texts long."""
     rng = random.Random(seed)
     long = "x" * 900 if wide else ""
-    folder = f"/home/me/project/model/{'deep/' * (20 if wide else 0)}"
+    folder = f"/data/me/project/model/{'deep/' * (20 if wide else 0)}"
     sites = [
         Site(
             f"{folder}/layer_{i % 7}.py{long}",
@@ -142,7 +142,7 @@ def large(
             rng.choice(sites),
             f"blocks.{n % 12}.attn{long}",
             -1 if owner == "parameter" else birth,
-            -1 if owner == "parameter" else min(birth + rng.randrange(1, per), events - 1),
+            -1 if owner == "parameter" else min(birth + rng.randint(1, per), events - 1),
             f"MulBackward0{long}" if owner == "saved for backward" else "",
         )
         for n, birth in enumerate(births)
@@ -233,7 +233,7 @@ def large(
         copies=copies,
         churn=tuple(
             Churn(
-                sites[i],
+                sites[i % lines],
                 f"blocks.{i}",
                 "add",
                 12 * MIB,
@@ -247,7 +247,7 @@ def large(
         ),
         habits=tuple(
             Habit(
-                sites[i],
+                sites[i % lines],
                 "",
                 f"torch.tensor(t){long}",
                 "copies through the host",
@@ -273,7 +273,7 @@ def large(
         ),
         survivors=(
             Survivor(
-                sites[6],
+                sites[6 % lines],
                 "",
                 "bytes",
                 16_384 * iterations,
@@ -281,7 +281,9 @@ def large(
                 iterations,
                 (f"trainer.history[-1]{long}",),
             ),
-            Survivor(sites[5], "", "nodes", 8 * iterations, 8.0, iterations, ("total.grad_fn",)),
+            Survivor(
+                sites[5 % lines], "", "nodes", 8 * iterations, 8.0, iterations, ("total.grad_fn",)
+            ),
         ),
         events=tuple(
             Event(

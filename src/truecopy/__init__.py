@@ -18,9 +18,12 @@ if TYPE_CHECKING:
         NonLeaf,
         NotEnoughMemory,
         NotIndependent,
+        Orphaned,
         PointsBack,
         StillShared,
         StructureMismatch,
+        TieLost,
+        TornSnapshot,
         TruecopyError,
         TruecopyWarning,
         UsageError,
@@ -30,25 +33,36 @@ if TYPE_CHECKING:
     from truecopy.memory.aliases import Aliases, aliases
     from truecopy.memory.holders import Holder, who_shares
     from truecopy.memory.relation import Relation, assert_independent, relate
+    from truecopy.snapshots.best import Best
+    from truecopy.snapshots.changes import Change
+    from truecopy.snapshots.snapshot import Snapshot
     from truecopy.structure.kinds import register
+    from truecopy.tracing.api import Trace, trace
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Aliases",
+    "Best",
     "CannotCopy",
     "CannotRead",
     "CannotWrite",
+    "Change",
     "Explanation",
     "Holder",
     "NonLeaf",
     "NotEnoughMemory",
     "NotIndependent",
+    "Orphaned",
     "Plan",
     "PointsBack",
     "Relation",
+    "Snapshot",
     "StillShared",
     "StructureMismatch",
+    "TieLost",
+    "TornSnapshot",
+    "Trace",
     "TruecopyError",
     "TruecopyWarning",
     "UsageError",
@@ -62,24 +76,32 @@ __all__ = [
     "plan",
     "register",
     "relate",
+    "trace",
     "who_shares",
 ]
 
 _HOMES = {
     "Aliases": "truecopy.memory.aliases",
+    "Best": "truecopy.snapshots.best",
     "CannotCopy": "truecopy.errors",
     "CannotRead": "truecopy.errors",
     "CannotWrite": "truecopy.errors",
+    "Change": "truecopy.snapshots.changes",
     "Explanation": "truecopy.explaining.facts",
     "Holder": "truecopy.memory.holders",
     "NonLeaf": "truecopy.errors",
     "NotEnoughMemory": "truecopy.errors",
     "NotIndependent": "truecopy.errors",
+    "Orphaned": "truecopy.errors",
     "Plan": "truecopy.copying.plan",
     "PointsBack": "truecopy.errors",
     "Relation": "truecopy.memory.relation",
+    "Snapshot": "truecopy.snapshots.snapshot",
     "StillShared": "truecopy.errors",
     "StructureMismatch": "truecopy.errors",
+    "TieLost": "truecopy.errors",
+    "TornSnapshot": "truecopy.errors",
+    "Trace": "truecopy.tracing.api",
     "TruecopyError": "truecopy.errors",
     "TruecopyWarning": "truecopy.errors",
     "UsageError": "truecopy.errors",
@@ -92,6 +114,7 @@ _HOMES = {
     "plan": "truecopy.copying.api",
     "register": "truecopy.structure.kinds",
     "relate": "truecopy.memory.relation",
+    "trace": "truecopy.tracing.api",
     "who_shares": "truecopy.memory.holders",
 }
 

@@ -7,7 +7,8 @@ relied upon is checked by its behavior in tests/unit/test_torch_internals.py, fo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable
+import operator
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -62,9 +63,15 @@ def saved_tensors(node: Any) -> list[Tensor]:
 
     The public `_saved_*` attributes run users' unpack hooks, and raise once the graph was freed.
     """
-    held = [getattr(node, name) for name in dir(type(node)) if name.startswith("_raw_saved_")]
+    cls: Any = type(node)
+    held = [getattr(node, name) for name in _saved_names(cls)]
     saved = [one for some in held for one in (some if isinstance(some, (list, tuple)) else (some,))]
     return [data for data in map(_saved_data, saved) if isinstance(data, Tensor)]
+
+
+@functools.cache
+def _saved_names(cls: Any) -> tuple[str, ...]:
+    return tuple(name for name in dir(cls) if name.startswith("_raw_saved_"))
 
 
 def _saved_data(saved: Any) -> Any:
@@ -99,6 +106,34 @@ PLAIN_KEYS = _plain_keys()
 """`dispatch_keys` of ordinary dense CPU tensors, made outside and inside of inference mode."""
 
 
+_ALIKE_AT_ONCE = 64
+
+
+def all_alike(tensors: Sequence[Tensor], *, of_one_shape: bool = True) -> bool:
+    """Whether all are of the first one's class, dispatch keys, dtype, device, requires_grad, dimensions.
+
+    With `of_one_shape`, also of its shape and strides.
+
+    Public readers exist for each, seven calls for every tensor against one for 64. These are the
+    checks that compiled programs make of their inputs, in C++. Without them, nothing is alike.
+    """
+    if not (guards := getattr(_C._dynamo.guards, "TensorGuards", None)) or not tensors:
+        return False
+    first, count = tensors[0], min(_ALIKE_AT_ONCE, len(tensors))
+    any_number: list[int | None] = [None] * first.dim()
+    shape, strides = [*first.shape], [*first.stride()]
+    with torch.enable_grad():  # else requires_grad is not compared
+        expected = guards(
+            *[first] * count,
+            dynamic_dims_sizes=[shape if of_one_shape else any_number] * count,
+            dynamic_dims_strides=[strides if of_one_shape else any_number] * count,
+        )
+        last = len(tensors) - count
+        return all(expected.check(*tensors[i : i + count]) for i in range(0, last, count)) and (
+            expected.check(*tensors[last:])
+        )
+
+
 def is_functorch_wrapper(tensor: Tensor) -> bool:
     """Whether the tensor is a stand-in that vmap, grad or jvp made; it dies with its transform."""
     return bool(_C._functorch.is_functorch_wrapped_tensor(tensor))
@@ -115,6 +150,10 @@ def is_copy_on_write(tensor: Tensor) -> bool:
     Nothing public tells. Asking `data_ptr()` instead would make the copy.
     """
     return bool(_C._is_cow_tensor(tensor))
+
+
+is_copy_on_write_as_is: Callable[[Tensor], bool] = _C._is_cow_tensor
+"""`is_copy_on_write`, for loops in C over many tensors."""
 
 
 @functools.cache
@@ -155,6 +194,13 @@ def storage_address(tensor: Tensor) -> int:
     The public `untyped_storage().data_ptr()` materializes. 0 for storages without memory.
     """
     return int(_C._data_address(tensor))
+
+
+storage_address_as_is: Callable[[Tensor], int] = _C._data_address
+"""`storage_address`, for loops in C over many tensors: a Python function between would double the time."""
+
+storage_bytes: Callable[[Any], int] = _C.StorageBase.nbytes
+"""The size of a storage. `torch.UntypedStorage` has it from this base, for loops in C as well."""
 
 
 def storage_identity(tensor: Tensor) -> int:
@@ -278,7 +324,10 @@ def as_bytes(tensor: Tensor) -> Tensor:
 
 
 def clone_all(tensors: list[Tensor]) -> list[Tensor]:
-    """One clone each, in one call. `[t.clone() for t in tensors]` is the public form, and slower."""
+    """One clone each, in one call. `[t.clone() for t in tensors]` is the public form, and slower.
+
+    A second thread for one half saved nothing: both wait for the allocator.
+    """
     return list(torch._foreach_clone(tensors))
 
 
@@ -389,9 +438,8 @@ def node_number(node: Any) -> int:
     return int(node._sequence_nr())
 
 
-def storage_key(storage: torch.UntypedStorage) -> int:
-    """`storage_identity`, of a storage that was asked for already."""
-    return int(storage._cdata)
+storage_key: Callable[[torch.UntypedStorage], int] = operator.attrgetter("_cdata")
+"""`storage_identity`, of a storage that was asked for already: in C, for whoever asks at every operation."""
 
 
 def version_of(tensor: Tensor) -> int | None:
@@ -443,3 +491,48 @@ def operator_database() -> list[Any]:
         if missing:
             del sys.modules["expecttest"]
     return list(op_db)
+
+
+BACKWARD_ENGINE = torch.autograd.graph._engine_run_backward.__code__
+"""The last Python frame before a backward pass: below it nodes run, and what Python code they call."""
+
+
+def description_of(tensors: Sequence[Tensor]) -> Callable[[Sequence[Tensor]], bool]:
+    """A check that as many tensors have the type, dtype, device, shape, strides and flags of these.
+
+    Public readers exist for each part; six of them take longer than to copy a small tensor. This is how
+    torch.compile guards its graphs. Without it, those readers. To be asked in the same modes.
+    """
+    count = len(tensors)
+    try:
+        guard = _C._dynamo.guards.TensorGuards(
+            *tensors,
+            dynamic_dims_sizes=[list(tensor.shape) for tensor in tensors],
+            dynamic_dims_strides=[list(tensor.stride()) for tensor in tensors],
+        )
+        if guard.check(*tensors):
+            return lambda now: len(now) == count and bool(guard.check(*now))
+    except (AttributeError, RuntimeError, TypeError, SystemError):
+        pass
+    then = [_description(tensor) for tensor in tensors]
+    return lambda now: list(map(_description, now)) == then
+
+
+def _description(tensor: Tensor) -> tuple[Any, ...]:
+    return (
+        type(tensor), dispatch_keys(tensor), tensor.dtype, tensor.device, tensor.requires_grad,
+        tensor.shape, tensor.stride() if tensor.layout is torch.strided else None,
+    )  # fmt: skip
+
+
+def is_compiler_part(cls: type) -> bool:
+    """Whether a class belongs to torch's compiler or tracer, whose modules are underscored."""
+    return cls.__module__.startswith(("torch._", "torch.fx"))
+
+
+def move_versions(tensors: list[Tensor]) -> None:
+    """Move the version counter of each, as `copy_` would have: a pending backward then notices.
+
+    Public, and here since versions are torch's own affair everywhere else.
+    """
+    torch.autograd.graph.increment_version(tensors)

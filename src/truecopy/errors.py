@@ -5,14 +5,17 @@
     ├── CannotCopy          (TypeError, copy.Error)  a value whose copy has no meaning, or would share memory
     │   └── NonLeaf         (RuntimeError)     grad="error" met a tensor that autograd computed
     ├── NotIndependent      (AssertionError)   two values, or two parts of one, share bytes
-    ├── StructureMismatch   (ValueError)       into= was given a structure that differs from the source
+    ├── StructureMismatch   (ValueError)       what was to be written into differs from what it should be
+    ├── TornSnapshot        (RuntimeError)     a snapshot whose last update was cut off in the middle
     ├── NotEnoughMemory     (MemoryError)      more than there is was asked for; nothing was allocated
     ├── CannotRead          (ValueError)       a file that is missing, damaged, hostile or not plain data
     └── CannotWrite         (ValueError)       a file that is not written, and nothing in its place
 
     TruecopyWarning         (UserWarning)
+    ├── Orphaned            an optimizer is copied without the model that it trains
     ├── PointsBack          something in a copy still refers to the original
-    └── StillShared         an object's own __deepcopy__ kept memory of the original
+    ├── StillShared         an object's own __deepcopy__ kept memory of the original
+    └── TieLost             an object's own __deepcopy__ made anew what shares memory with its neighbors
 
 Each says what, where, what was expected, what was got, and the way out:
 
@@ -95,7 +98,11 @@ class NotIndependent(TruecopyError, AssertionError):
 
 
 class StructureMismatch(TruecopyError, ValueError):
-    """`into=` was given a structure that differs from the source; nothing was written."""
+    """What was to be written into (by `into=`, by `restore`) differs; nothing was written."""
+
+
+class TornSnapshot(TruecopyError, RuntimeError):
+    """A snapshot whose last update was cut off in the middle: it holds some of each moment."""
 
 
 class NotEnoughMemory(TruecopyError, MemoryError):
@@ -114,9 +121,17 @@ class TruecopyWarning(UserWarning):
     """Base of everything that truecopy warns of."""
 
 
+class Orphaned(TruecopyWarning):
+    """An optimizer is copied without the model whose parameters it trains."""
+
+
 class PointsBack(TruecopyWarning):
     """Something in a copy still refers to the original, and copying cannot rebind it."""
 
 
 class StillShared(TruecopyWarning):
     """An object's own `__deepcopy__` kept memory of the original; `deepcopy` honors it."""
+
+
+class TieLost(TruecopyWarning):
+    """An object's own `__deepcopy__` made anew what shares memory with something beside it."""

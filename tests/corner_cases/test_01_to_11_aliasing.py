@@ -1,6 +1,8 @@
 """Corner cases 1 to 11: who shares with whom, inside a copy and with its source."""
 
 import copy
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -239,6 +241,70 @@ def test_07_dlpack_and_frombuffer_are_seen() -> None:
     memory = bytearray(16)
     pair = [torch.frombuffer(memory, dtype=torch.float32) for _ in range(2)]
     assert partition(tc.copy(pair)) == {frozenset((0, 1))}
+
+
+class Measured(np.ndarray):
+    """An array with a unit, written as numpy's manual has it."""
+
+    def __array_finalize__(self, source: Any) -> None:
+        if source is not None:
+            self.unit = source.unit
+
+    unit: Any
+
+
+def _measured() -> Measured:
+    array = np.ndarray.__new__(Measured, (4,))
+    array.unit = {"scale": torch.ones(2)}
+    array[:] = 1.0
+    return array
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda _: np.asmatrix(np.ones((2, 2))),
+        lambda _: np.ma.array([1.0, 2.0], mask=[0, 1], fill_value=7.0),
+        lambda folder: np.memmap(folder / "numbers", np.float32, "w+", shape=(4,)),
+        lambda _: np.ones(3).view(np.recarray),
+        lambda _: _measured(),
+    ],
+    ids=["matrix", "masked", "memmap", "recarray", "own class"],
+)
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_07_subclasses_of_arrays_stay_tied(make: Any, tmp_path: Path) -> None:
+    """A class of its own, attributes and all, on the bytes of a tensor: as any other array."""
+    array = make(tmp_path)
+    both = {"array": array, "tensor": torch.from_numpy(np.asarray(array))}
+
+    copied = tc.copy(both)
+
+    assert type(copied["array"]) is type(array)
+    assert tc.relate(copied["array"], copied["tensor"]).shares_memory
+    assert not tc.relate(copied, both).shares_memory
+    np.testing.assert_array_equal(copied["array"], array)
+
+
+def test_07_attributes_of_arrays_are_copied_with_them() -> None:
+    """The deepcopy of numpy leaves them shared, or drops them."""
+    array = _measured()
+    array.me = array
+    copied, scale = tc.copy([array, array.unit["scale"]])
+    assert copied.unit["scale"] is scale is not array.unit["scale"]
+    assert copied.me is copied
+    assert copy.deepcopy(array).unit is array.unit  # today
+
+
+def test_07_masks_are_copied_and_stay_shared() -> None:
+    """A view of a masked array shares data and mask with it; `masked` itself is one for all."""
+    whole = np.ma.array([[1.0, 2.0], [3.0, 4.0]], mask=[[0, 1], [0, 0]])
+    copied = tc.copy([whole, whole[0], np.ma.masked])
+    copied[0].mask[0, 0] = True
+    copied[0].data[0, 1] = 5.0
+    assert copied[1].mask.tolist() == [True, True]
+    assert copied[1].data.tolist() == [1.0, 5.0]
+    assert copied[2] is np.ma.masked
+    assert whole.tolist() == [[1.0, None], [3.0, 4.0]]
 
 
 def test_08_dtypes_on_one_storage_stay_together() -> None:

@@ -20,7 +20,7 @@ from torch.nn.utils import parametrizations, rnn
 
 import truecopy as tc
 from oracles import apart, same_bits
-from truecopy.errors import PointsBack
+from truecopy.errors import PointsBack, TieLost
 
 
 def test_31_attributes_of_dict_subclasses_are_kept() -> None:
@@ -371,6 +371,55 @@ def test_37_recurrent_layers_have_their_own_flat_weights() -> None:
         assert torch.equal(copied(x)[0], model(x)[0])
 
 
+class Named:
+    """Equal and hashed by a name that it has only once it was filled."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Named) and self.name == other.name
+
+
+@pytest.mark.parametrize("weak_first", [False, True])
+def test_37_weak_containers_follow_what_is_copied(weak_first: bool) -> None:
+    """Members, keys and values that are copied too are the copies; others stay, as with references."""
+    inside, elsewhere = Named("inside"), Named("elsewhere")
+    weak = [
+        weakref.WeakSet([inside, elsewhere]),
+        weakref.WeakValueDictionary({"in": inside, ("a", 1): elsewhere}),
+        weakref.WeakKeyDictionary({inside: [inside], elsewhere: torch.ones(2)}),
+    ]
+    source = [weak, inside] if weak_first else [inside, weak]
+
+    copied = tc.copy(source, strict=True)
+
+    (members, values, keys), new = copied if weak_first else copied[::-1]
+    assert set(map(id, members)) == {id(new), id(elsewhere)}
+    assert (values["in"], values["a", 1]) == (new, elsewhere)
+    assert values["in"] is new
+    assert values["a", 1] is elsewhere
+    assert set(map(id, keys)) == {id(new), id(elsewhere)}
+    assert keys[new][0] is new
+    assert not tc.relate(copied, source).shares_memory
+
+
+def test_37_modules_that_know_themselves_weakly() -> None:
+    """Tensors as keys too, which compare element by element."""
+    model = nn.Linear(2, 2)
+    model.seen = weakref.WeakSet([model])
+    model.names = weakref.WeakKeyDictionary({model.weight: "w"})
+    model.by_name = weakref.WeakValueDictionary({"w": model.weight})
+    assert copy.deepcopy(model).by_name["w"] is model.weight  # today
+    copied = tc.copy(model, strict=True)
+    assert [*copied.seen] == [copied]
+    assert [id(key) for key in copied.names] == [id(copied.weight)]
+    assert copied.by_name["w"] is copied.weight
+
+
 @pytest.mark.parametrize(
     "handle",
     [threading.Lock(), threading.RLock(), (i for i in range(3)), threading.local()],
@@ -586,6 +635,33 @@ def test_41_whoever_keeps_memory_of_the_original_is_an_error() -> None:
     with pytest.warns(UserWarning, match=r"state\['keeps'\]: Keeps.__deepcopy__ keeps memory"):
         tc.deepcopy(state)
     assert tc.copy(state, share=Keeps)["keeps"] is state["keeps"]
+
+
+@pytest.mark.parametrize("object_first", [False, True])
+def test_41_a_tie_that_an_own_deepcopy_loses_is_told(object_first: bool) -> None:
+    """The copy is independent, as its class wants it; that it is tied to nothing beside it is said."""
+
+    class Forgets:
+        def __init__(self, weight: torch.Tensor) -> None:
+            self.weight = weight
+
+        def __deepcopy__(self, memo: dict) -> "Forgets":
+            return Forgets(self.weight.clone())
+
+    weight = torch.ones(4)
+    pairs = [("it", Forgets(weight[:2])), ("weight", weight)]
+    state = dict(pairs if object_first else pairs[::-1])
+    with pytest.warns(TieLost) as told:
+        copied = tc.copy(state)
+    (one,) = told
+    assert str(one.message) == (
+        "state['it'].weight of the copy is not tied to state['weight']: Forgets.__deepcopy__ made it "
+        "anew, past its memo"
+    )
+    assert one.filename == __file__
+    assert not tc.relate(copied, state).shares_memory
+    tc.copy(Forgets(weight))  # tied to nothing
+    tc.copy([Forgets(weight)] * 2)  # one object, and one copy
 
 
 def test_42_parametrized_modules_copy_with_their_class() -> None:

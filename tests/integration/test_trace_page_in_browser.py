@@ -119,6 +119,11 @@ def test_memory_over_time_says_what_was_alive(watched: Watched, pages: dict[str,
     assert len(rows(page, "storages")) == 2
     page.locator(".chip").click()
     assert len(rows(page, "storages")) == 3
+    page.locator(".chart").focus()
+    page.keyboard.press("Enter")
+    assert page.locator(".chip").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator(".chip").is_visible()
 
 
 def test_a_click_opens_a_line_and_a_second_closes_it(

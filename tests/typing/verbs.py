@@ -53,3 +53,17 @@ assert_type(tc.duplicate(model, 3, how="stack"), nn.Linear)
 assert_type(tc.duplicate(tensor, 3, how="view", dim=-1, grad="keep"), torch.Tensor)
 tc.duplicate(tensor, 3, live=True)  # type: ignore[call-overload]
 tc.duplicate(tensor, 3, how="lazy", dim=1)  # type: ignore[call-overload]
+
+# A snapshot takes any source by name; a loaded one takes them when it is restored.
+snap = tc.Snapshot(model=model, optimizer=optimizer, rng=True, only="trainable")
+assert_type(snap, tc.Snapshot)
+assert_type(snap.diff(), tuple[tc.Change, ...])
+assert_type(snap.nbytes, int)
+assert_type(snap.left_out, tuple[str, ...])
+assert_type(snap.save("run.safetensors", background=True).wait(), bool)
+tc.Snapshot.load("run.safetensors").restore(model=model)
+tc.Snapshot({"a b": model}, only=["a b"], dtype=torch.bfloat16, device="cpu")
+assert_type(tc.Best(mode="min", keep=3, model=model).offer(0.5), bool)
+assert_type(tc.Best({"model": model}, mode="max").metrics, tuple[float, ...])
+tc.Best(mode="least", model=model)  # type: ignore[arg-type]
+tc.Snapshot(model)  # type: ignore[arg-type]

@@ -26,7 +26,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "copying": {"structure", "memory"},
     "tracing": {"structure", "memory"},
     "explaining": {"structure", "memory", "tracing"},
-    "files": {"structure", "memory", "copying"},
+    "files": {"structure", "memory", "copying", "tracing"},
+    "snapshots": {"structure", "memory", "copying", "files"},  # files: the one on disk
     "reports": {"structure", "memory", "copying", "tracing", "files"},
     "cli": {
         "structure",

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -88,7 +89,7 @@ def test_a_command_decides_its_code(run: Callable[..., int]) -> None:
     ("argv", "text"),
     [
         (["inspct"], "no command is called 'inspct': did you mean inspect?"),
-        (["zzz"], "no command is called 'zzz': there are inspect, compact, compare, report"),
+        (["zzz"], f"no command is called 'zzz': there are {', '.join(cli.COMMANDS)}"),
         ([], "the following arguments are required: COMMAND"),
     ],
 )
@@ -129,3 +130,21 @@ def test_a_closed_pipe_is_quiet() -> None:
         talker.stdout.close()
         assert talker.stderr.read() == ""
     assert talker.returncode == 141
+
+
+def test_an_empty_name_is_not_the_directory_one_stands_in(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A shell's variable without a value is a mistake of usage."""
+    for argv in (["inspect", ""], ["compact", "a.pt", ""], ["compare", "", "b.pt"]):
+        assert cli.main(argv) == 2
+        assert capsys.readouterr().err.endswith("a name is needed, and this one is empty\n")
+
+
+def test_a_link_to_nothing_is_called_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The file that one sees is there; what it means is not."""
+    (tmp_path / "link.pt").symlink_to("gone.pt")
+    assert cli.main(["inspect", str(tmp_path / "link.pt")]) == 3
+    assert capsys.readouterr().err.endswith("link.pt': there is a link to nothing\n")

@@ -159,3 +159,43 @@ def test_classes_that_answer_operations_are_told_apart() -> None:
     assert _torch.answers_operations(TwoTensor)
     for plain in (torch.Tensor, torch.nn.Parameter, FakeTensor):
         assert not _torch.answers_operations(plain)
+
+
+_OF_OTHER_SHAPE = [lambda: torch.ones(5), lambda: torch.ones(8)[::2]]
+
+
+@pytest.mark.parametrize("place", [0, 70, 199])
+@pytest.mark.parametrize(
+    "make",
+    [
+        *_OF_OTHER_SHAPE,
+        lambda: torch.ones(4, dtype=torch.int32),
+        lambda: torch.ones(4, requires_grad=True),
+        lambda: torch.nn.Parameter(torch.ones(4)),
+        lambda: torch.ones(4, dtype=torch.cfloat).conj().imag,
+        lambda: torch.ones(4, device="meta"),
+        lambda: torch.ones(4).to_sparse(),
+        lambda: None,
+    ],
+    ids=["shape", "strides", "dtype", "requires_grad", "class", "neg", "device", "layout", "none"],
+)
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])
+def test_one_that_is_not_alike_is_noticed(make, place, mode) -> None:
+    """Tensors are alike in all that is compared, wherever the odd one is and whatever mode is on."""
+    tensors = [torch.ones(4) for _ in range(200)]
+    assert _torch.all_alike(tensors)
+
+    tensors[place] = make()
+    with mode():
+        assert tensors[0] is None or not _torch.all_alike(tensors)
+        assert tensors[0] is None or (make in _OF_OTHER_SHAPE) == _torch.all_alike(
+            tensors, of_one_shape=False
+        )
+
+
+def test_addresses_and_sizes_of_storages_come_from_c() -> None:
+    """What loops in C ask is what their public counterparts say."""
+    tensor = torch.ones(8)[2:]
+
+    assert _torch.storage_address_as_is(tensor) == tensor.untyped_storage().data_ptr()
+    assert _torch.storage_bytes(tensor.untyped_storage()) == 32

@@ -14,10 +14,18 @@ from truecopy.cli.compare import Compare
 from truecopy.cli.explain import Explain
 from truecopy.cli.inspect import Inspect
 from truecopy.cli.report import Report
+from truecopy.cli.trace import Trace
 
 COMMANDS: dict[str, Command] = {
     type(command).__name__.lower(): command
-    for command in (Inspect(), Compact(), Compare(), Report(), Explain())
+    for command in (
+        Inspect(),
+        Compact(),
+        Compare(),
+        Trace(),
+        Report(),
+        Explain(),
+    )
 }
 
 # As a shell would name the signal that ended us: 128 + SIGINT, 128 + SIGPIPE.

@@ -33,8 +33,16 @@ class CommandError(Exception):
         self.exit_code = exit_code
 
 
+def path(text: str) -> Path:
+    """A path from an argument; an empty one is a shell's variable without a value, not the directory."""
+    if not text:
+        raise argparse.ArgumentTypeError("a name is needed, and this one is empty")
+    return Path(text)
+
+
 def require_existing(*paths: Path) -> None:
     """Refuse paths where nothing is, before anything heavy is imported to read them."""
-    for path in paths:
-        if not path.exists():
-            raise CommandError(f"cannot look at {str(path)!r}: there is no such file or directory")
+    for one in paths:
+        if not one.exists():
+            what = "a link to nothing" if one.is_symlink() else "no such file or directory"
+            raise CommandError(f"cannot look at {str(one)!r}: there is {what}")

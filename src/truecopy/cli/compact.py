@@ -1,9 +1,8 @@
 """`truecopy compact IN OUT`."""
 
 import argparse
-from pathlib import Path
 
-from truecopy.cli.command import CommandError, ExitCode, require_existing
+from truecopy.cli.command import CommandError, ExitCode, path, require_existing
 from truecopy.cli.printing import print_record
 
 
@@ -12,8 +11,8 @@ class Compact:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Take a checkpoint and a place for the smaller one."""
-        parser.add_argument("source", metavar="IN", type=Path, help="the checkpoint to read")
-        parser.add_argument("target", metavar="OUT", type=Path, help="the file to write")
+        parser.add_argument("source", metavar="IN", type=path, help="the checkpoint to read")
+        parser.add_argument("target", metavar="OUT", type=path, help="the file to write")
         parser.add_argument("--force", action="store_true", help="replace OUT where it exists")
         parser.add_argument("--json", action="store_true", help="print the record as JSON")
 

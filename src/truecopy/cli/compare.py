@@ -1,10 +1,8 @@
 """`truecopy compare A B`."""
 
 import argparse
-from pathlib import Path
-from typing import Any
 
-from truecopy.cli.command import CommandError, ExitCode, require_existing
+from truecopy.cli.command import CommandError, ExitCode, path, require_existing
 from truecopy.cli.printing import print_record
 
 
@@ -14,9 +12,9 @@ class Compare:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Take two checkpoints, or two records of one kind."""
         parser.add_argument(
-            "first", metavar="A", type=Path, help="a checkpoint, or a record printed with --json"
+            "first", metavar="A", type=path, help="a checkpoint, or a record printed with --json"
         )
-        parser.add_argument("second", metavar="B", type=Path, help="what to set beside it")
+        parser.add_argument("second", metavar="B", type=path, help="what to set beside it")
         parser.add_argument(
             "--rtol", type=float, default=0.0, metavar="R",
             help="count |a - b| <= atol + R * |b| as equal (default: equal bits)",
@@ -35,7 +33,9 @@ class Compare:
         if args.json and args.format != "terminal":
             raise CommandError("--json and --format exclude each other", ExitCode.USAGE)
         require_existing(args.first, args.second)
-        found = _set_beside(args)
+        from truecopy.files.beside import set_beside
+
+        found = set_beside(args.first, args.second, rtol=args.rtol, atol=args.atol)
         if args.format == "markdown":
             from truecopy.reports.markdown import markdown
 
@@ -43,21 +43,3 @@ class Compare:
         else:
             print_record(found, as_json=args.json)
         return ExitCode.CLEAN if found.is_clean else ExitCode.FINDINGS
-
-
-def _set_beside(args: argparse.Namespace) -> Any:
-    """Two traces by line, everything else by path."""
-    from truecopy.files.saved_records import kind_of
-
-    kinds = kind_of(args.first), kind_of(args.second)
-    if kinds == ("trace", "trace"):
-        from truecopy.reports.saved import load
-        from truecopy.tracing.comparison import compare_traces
-
-        if args.rtol or args.atol:
-            raise CommandError("traces are compared without --rtol and --atol", ExitCode.USAGE)
-        names = (str(args.first), str(args.second))
-        return compare_traces(load(args.first), load(args.second), names)
-    from truecopy.files.beside import set_beside
-
-    return set_beside(args.first, args.second, rtol=args.rtol, atol=args.atol)

@@ -1,9 +1,8 @@
 """`truecopy inspect FILE`."""
 
 import argparse
-from pathlib import Path
 
-from truecopy.cli.command import ExitCode, require_existing
+from truecopy.cli.command import ExitCode, path, require_existing
 from truecopy.cli.printing import print_record
 
 
@@ -15,7 +14,7 @@ class Inspect:
         parser.add_argument(
             "file",
             metavar="FILE",
-            type=Path,
+            type=path,
             help=".pt, .pth, .safetensors, .npz, or a directory of shards",
         )
         parser.add_argument("--json", action="store_true", help="print the record as JSON")

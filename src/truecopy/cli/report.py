@@ -2,10 +2,10 @@
 
 import argparse
 import sys
-from pathlib import Path
 
-from truecopy.cli.command import CommandError, ExitCode, require_existing
+from truecopy.cli.command import CommandError, ExitCode, path, require_existing
 from truecopy.cli.printing import print_record
+from truecopy.reports.forms import FORMS
 
 _DRAWN = ("html", "perfetto")
 """Forms that are for a program and not for eyes."""
@@ -17,14 +17,14 @@ class Report:
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Take a record, the form of the report, and where to write it."""
         parser.add_argument(
-            "record", metavar="RECORD", type=Path, help="what `save` or --json has written"
+            "record", metavar="RECORD", type=path, help="what `save` or --json has written"
         )
         parser.add_argument(
-            "--format", choices=("terminal", "markdown", "html", "perfetto", "json"),
+            "--format", choices=FORMS,
             default="terminal", help="the form of the report (default: terminal)",
         )  # fmt: skip
         parser.add_argument(
-            "--out", metavar="FILE", type=Path, help="write it there, and not to the terminal"
+            "--out", metavar="FILE", type=path, help="write it there, and not to the terminal"
         )
         parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
 

@@ -8,15 +8,17 @@ from typing import Any, TypeVar
 import torch
 
 from truecopy import _torch
+from truecopy.copying.flat import copy_flat
 from truecopy.copying.independence import check_self_made
 from truecopy.copying.into import copy_into
 from truecopy.copying.leaves import copy_leaves, copy_one_plain, is_one_plain
 from truecopy.copying.making import put_together, take_apart
 from truecopy.copying.options import DEFAULT, Alias, Grad, Options, Share, keeper
+from truecopy.copying.owners import WHY_ORPHANED, orphaned
 from truecopy.copying.plan import Plan, look
-from truecopy.errors import UsageError
+from truecopy.errors import Orphaned, UsageError
 from truecopy.structure.kinds import Kind, kind_of
-from truecopy.structure.naming import name_of
+from truecopy.structure.naming import name_of, warn_caller
 from truecopy.structure.rebuild import Memo
 from truecopy.structure.walk import Keep
 
@@ -57,10 +59,12 @@ def copy(
     >>> tc.relate(both["x"], both["head"]).shares_memory, tc.relate(both, x).shares_memory
     (True, False)
     """
-    as_usual = (alias, grad, share, device, into) == ("preserve", "detach", (), None, None)
-    if as_usual and is_one_plain(obj):
+    as_usual = (alias, grad, share, device) == ("preserve", "detach", (), None)
+    if as_usual and into is None and is_one_plain(obj):
         one: T = copy_one_plain(obj)
         return one
+    if as_usual and (flat := copy_flat(obj)) is not None:
+        return flat  # type: ignore[no-any-return]
     options = Options.checked(alias, grad, device)
     keep = keeper(obj, share)
     if into is not None:
@@ -87,6 +91,8 @@ def deepcopy(obj: T, memo: Memo | None = None) -> T:
     if memo is None and is_one_plain(obj):
         one: T = copy_one_plain(obj)
         return one
+    if memo is None and (flat := copy_flat(obj)) is not None:
+        return flat  # type: ignore[no-any-return]
     kind = kind_of[type(obj)]
     if kind in (Kind.ATOM, Kind.FUNCTION):
         return obj
@@ -123,9 +129,13 @@ def _new(
     obj: Any, options: Options, keep: Keep | None, memo: Memo, *, strict: bool, honor: bool
 ) -> Any:
     walked, layout = take_apart(obj, options, keep, strict=strict)
+    for place in orphaned(walked):
+        warn_caller(
+            Orphaned(f"{walked.path_of(place)} is copied without its model: {WHY_ORPHANED}")
+        )
     copies = copy_leaves(walked, layout, options)
     copied = put_together(walked, copies, memo, options.grad)
-    check_self_made(walked, memo, honor=honor)
+    check_self_made(walked, layout, memo, honor=honor)
     if copied is not obj:
         # Ids in a memo stay true only while their objects live; the standard library does the same.
         memo.setdefault(id(memo), []).extend((obj, walked))

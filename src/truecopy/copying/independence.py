@@ -1,4 +1,7 @@
-"""After a copy: objects that copied themselves must not have kept memory of the original."""
+"""After a copy: objects that copied themselves must not have kept memory of the original.
+
+And where they made anew what is tied to something beside them, that is told.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,21 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from truecopy import _torch
-from truecopy.errors import CannotCopy, StillShared
+from truecopy.copying.leaves import Layout
+from truecopy.errors import CannotCopy, StillShared, TieLost
 from truecopy.memory.groups import partition, tabulate
 from truecopy.structure.kinds import Kind
 from truecopy.structure.naming import warn_caller
 from truecopy.structure.protocol import Reduction
 from truecopy.structure.rebuild import Memo
-from truecopy.structure.walk import Keep, Node, Walk, walk
+from truecopy.structure.walk import Keep, Node, Place, Walk, walk
 
 
-def check_self_made(walked: Walk, memo: Memo, *, honor: bool) -> None:
-    """Raise, or with `honor` warn, where an object's own copying returned memory of its source."""
+def check_self_made(walked: Walk, layout: Layout, memo: Memo, *, honor: bool) -> None:
+    """Raise, or with `honor` warn, where an object's own copying returned memory of its source.
+
+    Warn where it lost a tie that the source has.
+    """
     for node in walked.nodes.values():
         if not _copies_itself(node):
             continue
@@ -24,6 +31,8 @@ def check_self_made(walked: Walk, memo: Memo, *, honor: bool) -> None:
         for mine, copied in _shared(walked, node.value, made):
             _report(walked, node, mine, copied, honor=honor)
             break
+        else:
+            _tell_of_lost_ties(walked, layout, node, made, memo)
 
 
 def check_duplicates_apart(walked: Walk, memos: Sequence[Memo]) -> None:
@@ -76,6 +85,38 @@ def _shared(walked: Walk, value: Any, made: Any) -> Iterator[tuple[str, str]]:
         theirs = [row for row in group if row >= count]
         if mine and theirs:
             yield str(source.path(mine[0])), str(copied.path(theirs[0] - count))
+
+
+def _tell_of_lost_ties(walked: Walk, layout: Layout, node: Node, made: Any, memo: Memo) -> None:
+    """Warn where an object made a tensor anew that shares memory with something beside the object."""
+    source = walk(node.value, "source", keep=_is_kept(walked))
+    copied = walk(made, "copy", keep=_is_kept(walked))
+    anew = {str(copied.path(row))[4:]: leaf for row, leaf in enumerate(copied.leaves)}
+    groups = {m.row: block.members for block in layout.blocks for m in block.members}
+    for number, leaf in enumerate(source.leaves):
+        row, way = walked.leaf_of.get(id(leaf)), str(source.path(number))[6:]
+        if row is None or way not in anew or anew[way] is memo.get(id(leaf)):
+            continue
+        tied = [member.row for member in groups.get(row, ())] or [row]
+        places = (place for row in tied for place in walked.places(row))
+        beside = next((place for place in places if not _is_within(place, node)), None)
+        if beside is None:
+            continue
+        with _torch.disable_torch_function():
+            if partition(tabulate([memo.get(id(leaf)), anew[way]])).shared:
+                continue
+        path = str(walked.path_of((node.parent, node.place)))
+        name, how = type(node.value).__name__, _protocol_of(node)
+        what = f"{path}{way} of the copy is not tied to {walked.path_of(beside)}"
+        warn_caller(TieLost(f"{what}: {name}.{how} made it anew, past its memo"))
+        return
+
+
+def _is_within(place: Place, node: Node) -> bool:
+    parent: Node | None = place[0]
+    while parent is not None and parent.value is not node.value:
+        parent = parent.parent
+    return parent is not None
 
 
 def _report(walked: Walk, node: Node, mine: str, copied: str, *, honor: bool) -> None:

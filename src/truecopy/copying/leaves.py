@@ -166,13 +166,13 @@ def copy_plain(leaves: Sequence[Any], layout: Layout, options: Options, copies: 
         for row, block in zip(large, blocks, strict=True)
     ]
     transfer(pairs, fresh=True)
-    for row, new in zip(small, _finish_all(sources, fresh), strict=True):
+    for row, new in zip(small, finish_all(sources, fresh), strict=True):
         copies[row] = new
     for row, new in zip(large, blocks, strict=True):
         copies[row] = finish(leaves[row], new)
 
 
-def _finish_all(sources: list[torch.Tensor], fresh: list[torch.Tensor]) -> list[torch.Tensor]:
+def finish_all(sources: list[torch.Tensor], fresh: list[torch.Tensor]) -> list[torch.Tensor]:
     """`finish` for many, which most of them do not need."""
     if set(map(type, sources)) == {torch.Tensor} and not any(map(_REQUIRES_GRAD, sources)):
         return fresh
@@ -317,8 +317,9 @@ def member_of(leaf: Any, base: torch.Tensor, member: Member) -> Any:
     through any of them, as it does at the source.
     """
     if isinstance(leaf, np.ndarray):
-        view: np.ndarray[Any, Any] = np.ndarray(
-            member.shape, leaf.dtype, base.numpy().data, member.offset, member.strides
+        # Of its class by the constructor: what a class does then, it does without a source at hand.
+        view: np.ndarray[Any, Any] = np.ndarray.__new__(
+            type(leaf), member.shape, leaf.dtype, base.numpy().data, member.offset, member.strides
         )
         view.flags.writeable = leaf.flags.writeable or 0 not in member.strides
         return view

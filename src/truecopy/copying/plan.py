@@ -15,6 +15,7 @@ import torch
 from truecopy import _torch
 from truecopy.copying.leaves import Layout, lay_out
 from truecopy.copying.options import Options
+from truecopy.copying.owners import WHY_ORPHANED, orphaned
 from truecopy.copying.refusals import refuse_what_cannot_be
 from truecopy.errors import CannotCopy, NotIndependent, TruecopyError
 from truecopy.memory.reading import read
@@ -48,7 +49,9 @@ class Plan(Record):
     name: str
     groups: tuple[PlannedGroup, ...]  # largest first
     kept: tuple[Note, ...]  # by reference, in the copy and in the source
-    dropped: tuple[Note, ...]  # hooks and what an object's own protocol leaves out
+    dropped: tuple[
+        Note, ...
+    ]  # hooks, what an object's own protocol leaves out, the model of an optimizer
     points_back: tuple[Note, ...]  # functions and weak references that still mean the original
     fails: tuple[Note, ...]  # what makes the copy raise
     undecided: tuple[str, ...]  # interleaved views whose sharing would take too long to decide
@@ -85,7 +88,10 @@ def describe(walked: Walk, layout: Layout | None, error: TruecopyError | None) -
         walked.name or "obj",
         () if layout is None else tuple(sorted(_groups(walked, layout), key=lambda g: -g.nbytes)),
         tuple(Note(str(walked.path_of(k.place)), k.why) for k in walked.kept.values()),
-        tuple(_dropped(walked)),
+        (
+            *_dropped(walked),
+            *(Note(str(walked.path_of(p)), WHY_ORPHANED) for p in orphaned(walked)),
+        ),
         tuple(points_back(walked)),
         tuple(fails),
         () if layout is None else tuple(str(walked.path(row)) for row in layout.undecided),

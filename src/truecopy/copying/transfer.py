@@ -1,49 +1,19 @@
-"""Bytes from here to there. Fresh memory costs more than copying: large blocks ask for huge pages.
-
-The kernel clears memory page by page at first touch. Asked before that, it clears 2 MiB at a time.
-The blocks stay torch's own: resizable, picklable, each freed by itself.
-
-Huge pages can come slowly: a virtual machine's host takes back free memory, and a huge page may be
-memory that the host has to find first (8 ms seen for 2 MiB, where 0.2 is usual), while small pages
-come from what was freed a moment ago. So the first pieces are watched, and a slow one ends the asking.
-"""
+"""Bytes from here to there: small ones in one call, large ones piece by piece into fresh memory."""
 
 from __future__ import annotations
 
-import ctypes
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import torch
 
 from truecopy import _torch
+from truecopy.copying.pages import HUGE_PAGE, FreshPages
 
-LARGE = 1 << 20
+LARGE = 1 << 19
 """Bytes from which a block gets a call of its own; below, dispatch costs more than the bytes."""
 
-_HUGE_PAGE = 2 << 20
-_PAGE = 4096
-_PIECE = 32 << 20
-_SLOW = 1e9  # bytes per second; small pages give two to four times as much
-_MADV_HUGEPAGE, _MADV_NOHUGEPAGE = 14, 15
-
 Pair = tuple[torch.Tensor, torch.Tensor]
-
-
-def _find_madvise() -> Callable[[int, int, int], int] | None:
-    if not sys.platform.startswith("linux"):
-        return None
-    try:
-        found = ctypes.CDLL(None, use_errno=True).madvise
-    except (OSError, AttributeError):
-        return None
-    found.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
-    found.restype = ctypes.c_int
-    return found
-
-
-_madvise = _find_madvise()
 
 
 def transfer(pairs: list[Pair], *, fresh: bool = False) -> None:
@@ -74,53 +44,31 @@ def _may_overlap(new: torch.Tensor, old: torch.Tensor) -> bool:
 
 
 def _fill_fresh(pairs: list[Pair]) -> None:
-    blocks = [block for block, _ in pairs]
-    watching = advise(blocks)
+    pages = FreshPages.under([block for block, _ in pairs])
     for block, source in pairs:
-        for part, piece in _pieces(block, source):
+        if not pages.spans:
+            block.copy_(source)
+            continue
+        for part, piece in _pieces(block, source, pages):
             started = time.perf_counter()
             part.copy_(piece)
-            elapsed = time.perf_counter() - started
-            if watching and part.nbytes >= _HUGE_PAGE and part.nbytes < _SLOW * elapsed:
-                _advise(blocks, _MADV_NOHUGEPAGE)
-                watching = False
+            pages.watch(part.nbytes, time.perf_counter() - started)
 
 
-def _pieces(block: torch.Tensor, source: torch.Tensor) -> Iterator[Pair]:
-    if block.nbytes <= _PIECE or not (block.is_contiguous() and source.is_contiguous()):
+def _pieces(block: torch.Tensor, source: torch.Tensor, pages: FreshPages) -> Iterator[Pair]:
+    """A block in pieces that end where huge pages end, two of these for each thread that fills it.
+
+    Threads that meet in one page would wait for each other until it is cleared.
+    """
+    most = 2 * HUGE_PAGE * torch.get_num_threads()
+    if block.nbytes <= most or not (block.is_contiguous() and source.is_contiguous()):
         yield block, source
         return
-    length = _PIECE // block.itemsize
-    yield from zip(block.view(-1).split(length), source.view(-1).split(length), strict=True)
-
-
-def advise(blocks: list[torch.Tensor]) -> bool:
-    """Ask for huge pages under blocks that nobody has touched yet; whether there was one to ask for."""
-    return _advise(blocks, _MADV_HUGEPAGE)
-
-
-def _advise(blocks: list[torch.Tensor], advice: int) -> bool:
-    if _madvise is None:
-        return False
-    spans = sorted(
-        (block.data_ptr(), block.data_ptr() + block.nbytes)
-        for block in blocks
-        if block.nbytes >= _HUGE_PAGE
-    )
-    asked = False
-    for low, high in _merged(spans):
-        first, last = -(-low // _PAGE) * _PAGE, high // _PAGE * _PAGE
-        if last - first >= _HUGE_PAGE:
-            asked |= _madvise(first, last - first, advice) == 0
-    return asked
-
-
-def _merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Spans that lie page by page, as consecutive allocations do, advised as one."""
-    merged: list[tuple[int, int]] = []
-    for low, high in spans:
-        if merged and low - merged[-1][1] <= 2 * _PAGE:
-            merged[-1] = (merged[-1][0], high)
-        else:
-            merged.append((low, high))
-    return merged
+    flat, old = block.view(-1), source.view(-1)
+    address, itemsize, done = block.data_ptr(), block.itemsize, 0
+    while done < len(flat):
+        start = address + done * itemsize
+        length = HUGE_PAGE if pages.is_trying else most
+        count = max((start // HUGE_PAGE * HUGE_PAGE + length - start) // itemsize, 1)
+        yield flat[done : done + count], old[done : done + count]
+        done += count

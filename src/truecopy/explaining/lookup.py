@@ -26,13 +26,13 @@ def explain(name: str) -> Explanation:
     """
     found = _index().get(_normal(name))
     if found is None:
-        near = get_close_matches(_normal(name), _index(), n=3)
+        near = get_close_matches(_normal(name), _index(), n=2, cutoff=0.7)
         raise UsageError(
             f"no operation is called {name!r}",
             expected="a function of torch, a method of Tensor, or an in-place form",
             way_out=f"Did you mean {' or '.join(near)}?"
             if near
-            else "docs/operations.md lists all",
+            else "`truecopy explain --page FILE` lists all",
         )
     return found
 

@@ -9,13 +9,16 @@ from truecopy.errors import CannotRead, UsageError
 from truecopy.files.comparison import Comparison, Tie, compare
 from truecopy.files.pairs import Difference
 from truecopy.files.reading import read
-from truecopy.files.saved_records import SavedRecord, is_record, kind_of, read_record
-from truecopy.files.text import printable
+from truecopy.files.saved_records import SavedRecord, is_record, read_record
+from truecopy.tracing.comparison import TraceComparison, compare_traces
+from truecopy.tracing.record import TraceRecord
 
-_KNOWN = frozenset(("inspection",))
+_KNOWN = frozenset(("inspection", "trace"))
 
 
-def set_beside(a: Path, b: Path, *, rtol: float = 0.0, atol: float = 0.0) -> Comparison:
+def set_beside(
+    a: Path, b: Path, *, rtol: float = 0.0, atol: float = 0.0
+) -> Comparison | TraceComparison:
     """Compare two checkpoints, or two records of one kind, whichever the files hold."""
     kinds = is_record(a), is_record(b)
     if kinds[0] != kinds[1]:
@@ -26,14 +29,23 @@ def set_beside(a: Path, b: Path, *, rtol: float = 0.0, atol: float = 0.0) -> Com
         )
     if not kinds[0]:
         return compare(read(a, check=True), read(b, check=True), rtol=rtol, atol=atol)
-    if (of_a := kind_of(a)) != (of_b := kind_of(b)):
+    left, right = read_record(a, _KNOWN), read_record(b, _KNOWN)
+    if left.kind != right.kind:
         raise UsageError(
             "records of two kinds cannot be compared",
             expected="two records of one kind",
-            got=printable(f"{of_a or 'none'} and {of_b or 'none'}"),
+            got=f"{left.kind} and {right.kind}",
         )
-    left, right = read_record(a, _KNOWN), read_record(b, _KNOWN)
+    if left.kind == "trace":
+        if rtol or atol:
+            raise UsageError("traces are compared without tolerances", expected="no rtol, no atol")
+        return _traces(left, right)
     return _inspections(left, right)
+
+
+def _traces(a: SavedRecord, b: SavedRecord) -> TraceComparison:
+    left, right = (TraceRecord.from_json(one.body, str(one.path)) for one in (a, b))
+    return compare_traces(left, right, (str(a.path), str(b.path)))
 
 
 def _inspections(a: SavedRecord, b: SavedRecord) -> Comparison:

@@ -32,14 +32,6 @@ def is_record(path: Path) -> bool:
         return content_of(source) is Content.JSON
 
 
-def kind_of(path: Path) -> str | None:
-    """The kind of the record that a file holds, as the file has it; None for what is no record."""
-    if not is_record(path):
-        return None
-    kind = _fields_of(path).get("kind")
-    return kind if type(kind) is str else None
-
-
 def read_record(path: Path, known: frozenset[str], *, to_be: str = "compared") -> SavedRecord:
     """Read one record of a known kind. Raises CannotRead for everything else."""
     fields = _fields_of(path)

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from truecopy.memory.counting import count_reached
-from truecopy.memory.groups import Partition, Table, partition, tabulate
+from truecopy.memory.groups import Partition, Table, partition, tabulate_to_compare
 from truecopy.memory.region import Region
 from truecopy.records import Record
 from truecopy.structure.naming import name_of
@@ -223,4 +223,4 @@ def aliases(obj: Any) -> Aliases:
     [("obj['x']", "obj['head']")]
     """
     walked = walk(obj, name_of(obj))
-    return Aliases(walked, partition(tabulate(walked.leaves, walked.bare)))
+    return Aliases(walked, partition(tabulate_to_compare(walked)))

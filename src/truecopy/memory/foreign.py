@@ -8,19 +8,24 @@ is a new array for everyone who asks, and nobody's memory.
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
 import torch
 
 from truecopy.memory.region import CPU, Region, Space, Unreadable
+from truecopy.structure.capsules import CAPSULE, holds_tensor
 
 _PROTOCOLS = ("__array_interface__", "__cuda_array_interface__", "__dlpack__")
 _DLPACK_CPU = 1
+_LAST_ADDRESS = 2**63 - 1
 
 
 def read_foreign(value: Any) -> Region | Unreadable:
     """The region of a foreign array, or why it cannot be told. Allocates nothing."""
+    if type(value) is CAPSULE:
+        return Unreadable("a DLPack capsule shows its memory only to whoever makes a tensor of it")
     readers = (_from_array_interface, _from_cuda_interface, _from_dlpack)
     for protocol, reader in zip(_PROTOCOLS, readers, strict=True):
         if _speaks(value, protocol):
@@ -35,6 +40,8 @@ def read_foreign(value: Any) -> Region | Unreadable:
 
 def is_foreign(value: Any) -> bool:
     """Whether a value speaks any of the protocols."""
+    if type(value) is CAPSULE:
+        return holds_tensor(value)
     return any(_speaks(value, name) for name in _PROTOCOLS) or has_buffer(value)
 
 
@@ -103,7 +110,7 @@ def _cuda_device_of(address: int) -> int | None:
 
 
 def _from_interface(value: Any, interface: Any, space: Space) -> Region | Unreadable:
-    shape = tuple(interface["shape"])
+    shape = tuple(map(operator.index, interface["shape"]))
     itemsize = np.dtype(interface["typestr"]).itemsize
     data = interface.get("data")
     if isinstance(data, tuple):
@@ -114,7 +121,11 @@ def _from_interface(value: Any, interface: Any, space: Space) -> Region | Unread
             return buffer
         start = buffer.start + int(interface.get("offset", 0))
     strides = interface.get("strides") or _dense_strides(shape, itemsize)
-    return Region(space, start, shape, tuple(strides), itemsize)
+    region = Region(space, start, shape, tuple(map(operator.index, strides)), itemsize)
+    low, high = region.span
+    if min(low, *shape, 0) < 0 or high > _LAST_ADDRESS:
+        raise ValueError(f"no memory is of shape {shape} and strides {region.strides}")
+    return region
 
 
 def _dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
@@ -122,6 +133,8 @@ def _dense_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def _from_dlpack(value: Any) -> Region | Unreadable:
+    if _is_handle_of_tensorflow(value):
+        return Unreadable(f"TensorFlow shows no memory of {value.dtype.name}s")
     kind, index = value.__dlpack_device__()
     if int(kind) != _DLPACK_CPU:
         tensor: torch.Tensor = torch.utils.dlpack.from_dlpack(value)
@@ -129,6 +142,12 @@ def _from_dlpack(value: Any) -> Region | Unreadable:
     first, second = _view(value), _view(value)
     one, two = _of_view(first), _of_view(second)
     return one if one.start == two.start else _makes_new(value)
+
+
+def _is_handle_of_tensorflow(value: Any) -> bool:
+    """Whether it is a TensorFlow tensor without plain numbers: asked for DLPack, it ends the process."""
+    from_tensorflow = type(value).__module__.startswith("tensorflow.")
+    return from_tensorflow and value.dtype.name in ("resource", "string", "variant")
 
 
 def _view(value: Any) -> np.ndarray[Any, Any] | torch.Tensor:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,10 @@ import torch
 
 from truecopy import _torch
 from truecopy.memory.joining import Joined, join
-from truecopy.memory.reading import fits_storage, read
+from truecopy.memory.reading import read
 from truecopy.memory.region import CPU, Region, Unreadable
-from truecopy.memory.sweeps import Comb, Ints
+from truecopy.memory.sweeps import Comb, Ints, separate_alike, several
+from truecopy.structure.walk import Walk
 
 
 @dataclass(slots=True)
@@ -24,6 +27,10 @@ class Table:
     low: Ints
     high: Ints
     odd: dict[int, Region | Unreadable]
+    run: int = 0  # where rows that are not odd have gaps, all in one way: bytes without a gap,
+    steps: tuple[tuple[int, int], ...] = ()  # and what repeats them
+    storages: Ints | None = None  # where the storages of bare rows begin, if it was read
+    is_late: bool = False  # whether rows are copy-on-write is asked where spans touch
 
     def region(self, row: int) -> Region | Unreadable:
         """One row in full."""
@@ -34,6 +41,8 @@ class Table:
         """The bytes of one row that reaches memory."""
         low, high = int(self.low[row]), int(self.high[row])
         region = self.odd.get(row)
+        if region is None and self.steps:
+            return Comb(row, low, self.run, self.steps)
         if isinstance(region, Region) and not region.is_dense and region.span == (low, high):
             return Comb(row, *region.canonical)
         return Comb(row, low, high - low)
@@ -43,9 +52,13 @@ def tabulate(values: Sequence[Any], bare: Collection[int] = ()) -> Table:
     """Read address and length of each value once; rows known to be bare take the short way."""
     low, high = np.zeros(len(values), np.int64), np.zeros(len(values), np.int64)
     table = Table(values, low, high, {})
-    if len(bare) == len(values) > 0 and (spans := _dense_spans(values)) is not None:
-        table.low, table.high = spans
-        return table
+    if len(bare) == len(values) > 0:
+        with _torch.disable_torch_function():
+            dense = all(map(torch.Tensor.is_contiguous, values))
+            if dense and not _torch.any_copy_on_write(values):
+                length = np.fromiter([tensor.nbytes for tensor in values], np.int64, len(values))
+                if _place(table, length):
+                    return table
     for row, value in enumerate(values):
         if row in bare and value.is_contiguous() and not _torch.is_copy_on_write(value):
             start, length = value.data_ptr(), value.nbytes
@@ -58,15 +71,47 @@ def tabulate(values: Sequence[Any], bare: Collection[int] = ()) -> Table:
     return table
 
 
-def _dense_spans(tensors: Sequence[torch.Tensor]) -> tuple[Ints, Ints] | None:
-    """The spans of bare tensors, column by column in C loops; None if one is not dense."""
-    if not all(map(torch.Tensor.is_contiguous, tensors)) or _torch.any_copy_on_write(tensors):
-        return None
-    start = np.fromiter(map(torch.Tensor.data_ptr, tensors), np.int64, len(tensors))
-    length = np.fromiter([tensor.nbytes for tensor in tensors], np.int64, len(tensors))
-    if np.any((start == 0) & (length > 0)):  # a storage whose memory was freed
-        return None
-    return start, start + length
+def tabulate_to_compare(walked: Walk) -> Table:
+    """`tabulate`, to find out who shares: what makes no difference to that is not read.
+
+    Rows may have gaps, if all have the same, and may be copy-on-write, as long as they touch nobody.
+    """
+    values, count = walked.leaves, len(walked.leaves)
+    table = Table(values, np.zeros(count, np.int64), np.zeros(count, np.int64), {}, is_late=True)
+    if len(walked.bare) == count > 0:
+        with _torch.disable_torch_function():
+            if walked.alike == count and isinstance(first := read(values[0]), Region):
+                _, table.run, table.steps = first.canonical
+                length = np.full(count, first.span[1] - first.span[0], np.int64)
+                if _place(table, length):
+                    return table
+            elif all(map(torch.Tensor.is_contiguous, values)):
+                length = column([tensor.nbytes for tensor in values], count)
+                if _place(table, length):
+                    return table
+    return tabulate(values, walked.bare)
+
+
+def _place(table: Table, length: Ints) -> bool:
+    """Fill in where bare tensors of known length lie; False where the memory of one was freed."""
+    tensors = table.values
+    start = column(map(_torch.storage_address_as_is, tensors), len(tensors))
+    if np.any((start == 0) & (length > 0)):
+        return False
+    offset = column(map(_OFFSET, tensors), len(tensors))
+    if offset.any():
+        offset *= column([tensor.itemsize for tensor in tensors], len(tensors))
+    table.low, table.high, table.storages = start + offset, start + offset + length, start
+    return True
+
+
+def column(numbers: Iterable[int], length: int) -> Ints:
+    """Numbers as an array."""
+    return np.fromiter(numbers, np.int64, length)
+
+
+_OFFSET: Callable[[Any], Any] = torch.Tensor.storage_offset
+_STORAGE: Callable[[Any], Any] = torch.Tensor.untyped_storage
 
 
 @dataclass(slots=True)
@@ -87,9 +132,13 @@ def partition(table: Table) -> Partition:
     """Group the rows that share at least one byte, directly or through others."""
     found = Partition(table, [], set())
     for rows in _by_space(table):
-        for cluster in _within_storages(table, _clusters(table, rows)):
-            _split(cluster.tolist(), found)
-    found.shared.sort(key=lambda group: group[0])
+        clusters = _within_storages(table, _clusters(table, rows))
+        if not table.odd and not table.steps:  # dense rows share where their spans touch
+            found.shared += map(sorted, clusters)
+        else:
+            for cluster in clusters:
+                _split(cluster, found)
+    found.shared.sort(key=itemgetter(0))
     return found
 
 
@@ -110,42 +159,65 @@ def _by_space(table: Table) -> Iterator[Ints]:
         yield np.array(rows, np.int64)
 
 
-def _clusters(table: Table, rows: Ints) -> list[Ints]:
+def _clusters(table: Table, rows: Ints) -> list[list[int]]:
     """Runs of rows whose spans touch, of two rows and more, sorted by address."""
     if len(rows) < 2:
         return []
     rows = rows[np.argsort(table.low[rows], kind="stable")]
     low, reach = table.low[rows], np.maximum.accumulate(table.high[rows])
-    starts = np.flatnonzero(np.concatenate(([True], low[1:] >= reach[:-1])))
-    ends = np.append(starts[1:], len(rows))
-    several = ends - starts > 1
-    return [rows[a:b] for a, b in zip(starts[several], ends[several], strict=True)]
+    cuts = np.flatnonzero(low[1:] >= reach[:-1]) + 1
+    in_order = rows.tolist()
+    clusters = [in_order[a:b] for a, b in several(cuts, len(rows))]
+    if not table.steps or table.odd:
+        return clusters
+    return [part for cluster in clusters for part in _interleaved(table, np.array(cluster))]
 
 
-def _within_storages(table: Table, clusters: list[Ints]) -> list[Ints]:
+def _interleaved(table: Table, cluster: Ints) -> Iterator[list[int]]:
+    """What is left of a cluster whose rows differ in their starts alone, such as columns of a matrix."""
+    for part in separate_alike(table.low[cluster], table.run, table.steps):
+        yield cluster[part].tolist()
+
+
+def _within_storages(table: Table, clusters: list[list[int]]) -> list[list[int]]:
     """The clusters, without rows that lie beyond a storage that was made smaller.
 
     The short way does not ask for the size of every storage. Here an answer hangs on it.
     """
-    beyond = [
-        row
-        for cluster in clusters
-        for row in cluster.tolist()
-        if row not in table.odd and not fits_storage(table.values[row])
-    ]
+    rows = list(chain.from_iterable(clusters))
+    if table.odd:
+        rows = [row for row in rows if row not in table.odd]
+    with _torch.disable_torch_function():
+        asked = _to_be_read(table, np.array(rows, np.int64), [table.values[row] for row in rows])
+    for row in asked:
+        table.odd[row] = region = read(table.values[row])
+        if not isinstance(region, Region):
+            table.low[row] = table.high[row] = 0
+    beyond = [row for row in asked if not isinstance(table.odd[row], Region)]
     if not beyond:
         return clusters
-    for row in beyond:
-        table.odd[row] = read(table.values[row])
-        table.low[row] = table.high[row] = 0
-    kept = np.setdiff1d(np.concatenate(clusters), beyond)
-    return _clusters(table, kept)
+    return _clusters(table, np.setdiff1d(np.concatenate(clusters), beyond))
+
+
+def _to_be_read(table: Table, rows: Ints, tensors: list[torch.Tensor]) -> list[int]:
+    """Which of some bare rows end beyond their storage, or are copy-on-write if nobody has asked."""
+    count = len(tensors)
+    if table.storages is None:
+        starts = column(map(_torch.storage_address_as_is, tensors), count)
+    else:
+        starts = table.storages[rows]
+    rooms = column(map(_torch.storage_bytes, map(_STORAGE, tensors)), count)
+    found = table.high[rows] > starts + rooms
+    if table.is_late:
+        found |= np.fromiter(map(_torch.is_copy_on_write_as_is, tensors), np.bool_, count)
+    asked: list[int] = rows[found].tolist()
+    return asked
 
 
 def _split(cluster: list[int], found: Partition) -> None:
     """Find the groups of one cluster of spans."""
     table = found.table
-    if not any(row in table.odd for row in cluster):  # dense rows share where their spans touch
+    if not table.steps and not any(row in table.odd for row in cluster):
         found.shared.append(sorted(cluster))
         return
     joined = Joined(cluster)

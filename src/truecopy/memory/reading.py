@@ -47,12 +47,6 @@ def _describe(tensor: torch.Tensor) -> str:
     return f"{layout} tensor" if type(tensor) is torch.Tensor else f"{type(tensor).__name__}"
 
 
-def fits_storage(tensor: torch.Tensor) -> bool:
-    """Whether a dense tensor lies within its storage: not so if `resize_` made that smaller."""
-    end = tensor.storage_offset() * tensor.itemsize + tensor.nbytes
-    return end <= tensor.untyped_storage().nbytes()
-
-
 def _read_strided(tensor: torch.Tensor) -> Region | Unreadable:
     shape = tuple(tensor.shape)
     if not all(type(number) is int for number in (*shape, *tensor.stride())):

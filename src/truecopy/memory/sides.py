@@ -76,12 +76,12 @@ def own_leaves(value: Any, path: Path) -> list[Leaf] | None:
             return _tensor_leaves(value, path)
         case Kind.OPAQUE if isinstance(value, torch.Tensor):
             return _tensor_leaves(value, path)
-        case Kind.FOREIGN if isinstance(value, np.ma.MaskedArray):
+        case Kind.SUBARRAY | Kind.FOREIGN if isinstance(value, np.ma.MaskedArray):
             mask = Path(path.root, (*path.steps, Attribute("mask")))
             return [(value, path), (np.ma.getmask(value), mask)]
-        case Kind.ARRAY | Kind.STORAGE | Kind.FOREIGN:
+        case Kind.ARRAY | Kind.SUBARRAY | Kind.STORAGE | Kind.FOREIGN:
             return [(value, path)]
-        case Kind.REDUCED | Kind.OPAQUE if is_foreign(value):
+        case Kind.CAPSULE | Kind.REDUCED | Kind.OPAQUE if is_foreign(value):
             return [(value, path)]
         case Kind.ATOM if isinstance(value, bytes):
             return [(value, path)]

@@ -53,6 +53,48 @@ def separate(combs: Sequence[Comb]) -> list[list[Comb]]:
     return parts
 
 
+def separate_alike(starts: Ints, run: int, steps: Sequence[tuple[int, int]]) -> list[Ints]:
+    """`separate` for combs that differ in their starts alone: parts of two and more, as places."""
+    strides = sorted({stride for stride, _ in steps})
+    waiting, parts = [np.arange(len(starts))], []
+    while waiting:
+        part = waiting.pop()
+        for threshold in (math.inf, *strides):
+            length = run + sum(s * (n - 1) for s, n in steps if s < threshold)
+            labels = _labels(
+                starts[part], length, math.gcd(*(s for s in strides if s >= threshold))
+            )
+            if labels is not None and labels.any():
+                order = np.argsort(labels, kind="stable")
+                ends = np.flatnonzero(np.diff(labels[order])) + 1
+                waiting += [part[order[a:b]] for a, b in several(ends, len(part))]
+                break
+        else:
+            parts.append(part)
+    return parts
+
+
+def several(cuts: Ints, length: int) -> list[tuple[int, int]]:
+    """Begin and end of the stretches between cuts that hold two and more."""
+    begins, ends = np.concatenate(([0], cuts)), np.append(cuts, length)
+    many = ends - begins > 1
+    return list(zip(begins[many].tolist(), ends[many].tolist(), strict=True))
+
+
+def _labels(starts: Ints, length: int, modulus: int) -> Ints | None:
+    """For each interval of one length, the group that it meets, 0 being the first; None if all meet."""
+    if modulus:
+        if length >= modulus:
+            return None
+        starts = starts % modulus
+    order = np.argsort(starts, kind="stable")
+    low = starts[order]
+    labels: Ints = np.empty_like(starts)
+    labels[order] = found = _runs(low, low + length, modulus)
+    labels -= found.min()
+    return labels
+
+
 def _pieces(part: list[Comb]) -> list[list[Comb]]:
     """The part cut by the first threshold that cuts it, or whole."""
     strides = Counter(stride for comb in part for stride, _ in comb.steps)

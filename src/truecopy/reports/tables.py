@@ -9,7 +9,8 @@ from typing import Any
 from truecopy.files.text import printable, shorten
 
 MOST_ROWS = 20
-_LONGEST_PARAGRAPH = 600
+_LONGEST_PARAGRAPH = 300
+_LEAST_WORD, _LEAST_LAST = 8, 30  # characters of a column of words, and of the last, that stay
 _UNITS = ("KiB", "MiB", "GiB", "TiB", "PiB")
 
 
@@ -28,6 +29,11 @@ def size(nbytes: int) -> str:
 def count(number: int, noun: str, plural: str | None = None) -> str:
     """A number and its noun: `1 copy`, `2 copies`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def number(value: float) -> str:
+    """A number that may be an average: three digits of it, and all of a large one."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def share(part: int, whole: int) -> str:
@@ -79,7 +85,13 @@ def _table(
     last = len(rows[0]) - 1
     widths = [max(len(row[i]) for row in rows) for i in range(last)]
     widths = [min(w, max(12, width // 2)) for w in widths]
-    left = max(16, width - 2 - sum(widths) - 2 * last)
+    room = width - 2 - 2 * last
+    longest = max(len(row[last]) for row in rows)
+    words = [
+        i for i in range(last) if not all(_is_number(row[i]) for row in rows if row is not header)
+    ]
+    _narrow(widths, words, room - min(longest, _LEAST_LAST))
+    left = max(_LEAST_WORD, room - sum(widths))
     for row in rows:
         to_right = above if row is header else [_is_number(cell) for cell in row]
         cells = [
@@ -87,6 +99,15 @@ def _table(
             for cell, w, right in zip(row, widths, to_right, strict=False)
         ]
         yield "  " + "  ".join([*cells, shorten(row[last], left)])
+
+
+def _narrow(widths: list[int], words: Sequence[int], room: int) -> None:
+    """Take from the widest columns of words, in turn, until all columns fit: numbers stay whole."""
+    while sum(widths) > room and words:
+        widest = max(words, key=lambda i: widths[i])
+        if widths[widest] <= _LEAST_WORD:
+            return
+        widths[widest] -= 1
 
 
 def _is_number(cell: str) -> bool:

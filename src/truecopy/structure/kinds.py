@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from truecopy.errors import UsageError
+from truecopy.structure.capsules import CAPSULE
 
 
 class Kind(enum.Enum):
@@ -25,11 +26,14 @@ class Kind(enum.Enum):
     ATOM = "is its own copy"
     FUNCTION = "is its own copy, and may refer to anything"
     WEAKREF = "refers to an object without holding it"
+    WEAKLY = "a weak set or dictionary, which holds its members, keys or values without owning them"
     HANDLE = "stands for something outside the structure, which a copy shares"
     TENSOR = "a torch tensor"
     ARRAY = "a numpy array"
+    SUBARRAY = "a numpy array with a class and attributes of its own"
     STORAGE = "a torch storage"
     FOREIGN = "memory that another library owns"
+    CAPSULE = "what C code hands around, a tensor of DLPack perhaps"
     LIST = "list"
     TUPLE = "tuple"
     DICT = "dict"
@@ -47,15 +51,21 @@ _ATOMS: tuple[type, ...] = (
     type(None), type(Ellipsis), type(NotImplemented), int, float, bool, complex, bytes, str,
     types.CodeType, type, range, property, torch.dtype, torch.device, torch.layout,
     torch.memory_format, torch.qscheme, torch.Size, np.dtype,
+    type(np.ma.masked),
 )  # fmt: skip
 _BUFFERS: tuple[type, ...] = (bytearray, memoryview, array.array, mmap.mmap)
 _ARRAY_PROTOCOLS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__")
+_COPIERS_OF_ARRAYS = (np.ndarray.__deepcopy__, np.ma.MaskedArray.__deepcopy__)
+"""numpy's own, which know of no tensor on the same bytes, and leave attributes shared."""
 _HANDLES: tuple[type, ...] = (types.ModuleType, torch.Stream, torch.Event)
 _EXACT: dict[type, Kind] = {
     **dict.fromkeys(_ATOMS, Kind.ATOM),
     types.FunctionType: Kind.FUNCTION,
     types.BuiltinFunctionType: Kind.FUNCTION,
     **dict.fromkeys((weakref.ref, *weakref.ProxyTypes), Kind.WEAKREF),
+    **dict.fromkeys(
+        (weakref.WeakSet, weakref.WeakKeyDictionary, weakref.WeakValueDictionary), Kind.WEAKLY
+    ),
     np.ndarray: Kind.ARRAY,
     list: Kind.LIST,
     tuple: Kind.TUPLE,
@@ -65,6 +75,7 @@ _EXACT: dict[type, Kind] = {
     frozenset: Kind.FROZENSET,
     types.MethodType: Kind.METHOD,
     types.MappingProxyType: Kind.READ_ONLY,
+    CAPSULE: Kind.CAPSULE,
 }
 
 
@@ -77,7 +88,7 @@ class _KindOfType(dict[type, Kind]):
 
     def __missing__(self, cls: type) -> Kind:
         self[cls] = kind = _decide(cls)
-        if kind in (Kind.REDUCED, Kind.OPAQUE):
+        if kind in (Kind.REDUCED, Kind.OPAQUE, Kind.SUBARRAY):
             self._by_protocol.add(cls)
         return kind
 
@@ -101,6 +112,8 @@ def _decide(cls: type) -> Kind:
         return Kind.WEAKREF
     if issubclass(cls, _HANDLES + _process_groups()):
         return Kind.HANDLE
+    if issubclass(cls, np.ndarray) and cls.__deepcopy__ in _COPIERS_OF_ARRAYS:
+        return Kind.SUBARRAY
     if issubclass(cls, (np.ndarray, *_BUFFERS)):
         return Kind.FOREIGN
     if any(name in vars(base) for base in cls.__mro__ for name in _ARRAY_PROTOCOLS):

@@ -17,11 +17,13 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from truecopy.structure.kinds import Kind, kind_of, registered
 from truecopy.structure.paths import Attribute, Behind, Item, Nth, NthValue, Referent, Step
+from truecopy.structure.weak import fill_weak, weak_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,10 @@ def container_parts(kind: Kind, value: Any) -> Parts:
             return Parts(made_from=gc.get_referents(value), step=lambda _: Behind())
         case Kind.ARRAY:
             return _object_array_parts(value)
+        case Kind.SUBARRAY:
+            return _subarray_parts(value)
+        case Kind.WEAKLY:
+            return _weak_parts(value)
         case Kind.REGISTERED:
             held = dict(registered[type(value)].children(value))
             names = list(held)
@@ -122,6 +128,27 @@ def _object_array_parts(value: np.ndarray[Any, Any]) -> Parts:
         filled_with=[value[place] for place in places],
         step=lambda i: Item(places[i] if len(places[i]) != 1 else places[i][0]),
         memory=places,
+    )
+
+
+def _subarray_parts(value: np.ndarray[Any, Any]) -> Parts:
+    """Attributes; those of a memmap tell of its file, where no copy of it lies."""
+    named = [] if isinstance(value, np.memmap) else attributes(value)
+    names = [name for name, _ in named]
+    return Parts(
+        filled_with=[held for _, held in named],
+        step=lambda i: Attribute(names[i]),
+        memory=names,
+    )
+
+
+def _weak_parts(value: Any) -> Parts:
+    first, second, targets = weak_members(value)
+    keys, count = targets if isinstance(value, WeakKeyDictionary) else first, len(first)
+    return Parts(
+        filled_with=[*first, *second],
+        step=lambda i: Nth(i) if i < count else dict_step(keys, i - count),
+        memory=targets,
     )
 
 
@@ -206,6 +233,8 @@ def make_container(kind: Kind, value: Any, parts: Parts, copies: list[Any]) -> A
             return type(value)()
         case Kind.SET:
             return set()
+        case Kind.WEAKLY:
+            return type(value)()
         case Kind.TUPLE:
             same = all(old is new for old, new in zip(value, copies, strict=True))
             return value if same else tuple(copies)
@@ -235,6 +264,12 @@ def fill_container(kind: Kind, made: Any, parts: Parts, copies: list[Any]) -> No
             made.update(zip(copied_keys(keys, odd, copies[len(keys) :]), copies, strict=False))
         case Kind.SET:
             made.update(copies)
+        case Kind.SUBARRAY:
+            for name, copied in zip(parts.memory, copies, strict=True):
+                object.__setattr__(made, name, copied)
+        case Kind.WEAKLY:
+            count = len(parts.memory)
+            fill_weak(made, copies[:count], copies[count:])
         case Kind.ARRAY:
             for place, copied in zip(parts.memory, copies, strict=True):
                 made[place] = copied

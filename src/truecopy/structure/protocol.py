@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy as stdlib_copy
 import copyreg
-import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from truecopy.structure.optimizers import with_what_is_left_out
 from truecopy.structure.parts import Parts, copied_keys, dict_step, odd_keys
 from truecopy.structure.paths import Attribute, Item, Nth, Reduced, Step
 
@@ -60,7 +60,7 @@ def reduced_parts(value: Any) -> Parts:
         return Parts(memory=Reduction(_itself, 0, itself=True))
     function, arguments, state, items, pairs = _five(reduced)
     if isinstance(value, torch.optim.Optimizer):
-        state = _with_what_optimizers_leave_out(value, state)
+        state = with_what_is_left_out(value, state)
     filled: list[Any] = []
     state_names = slot_names = None
     whole = False
@@ -131,22 +131,6 @@ def _split_state(value: Any, state: Any) -> tuple[dict[str, Any] | None, dict[st
         case (dict() | None as names, dict() as slots):
             return names, slots
     return None, None
-
-
-def _with_what_optimizers_leave_out(value: torch.optim.Optimizer, state: Any) -> Any:
-    """An optimizer's state with its hooks and the attributes of its class, such as LBFGS's `_params`.
-
-    Its own `__getstate__` is made for checkpoints and leaves them out; `__setstate__` takes them. The
-    `step` that a scheduler hangs on an optimizer is a function that means the original for good.
-    """
-    if type(state) is not dict:
-        return state
-    own = {
-        name: held
-        for name, held in vars(value).items()
-        if name in state or not isinstance(held, types.FunctionType)
-    }
-    return own | state
 
 
 def make_reduced(value: Any, parts: Parts, copies: list[Any]) -> Any:

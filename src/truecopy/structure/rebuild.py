@@ -14,6 +14,7 @@ import torch
 
 from truecopy.errors import CannotCopy
 from truecopy.structure.kinds import Kind, foreign_copiers, kind_of
+from truecopy.structure.optimizers import rehang
 from truecopy.structure.parts import fill_container, hashed, make_container
 from truecopy.structure.protocol import fill_reduced, make_reduced
 from truecopy.structure.tensors import fill_tensor, make_tensor
@@ -40,7 +41,7 @@ class Rebuilder:
         self.making: set[int] = set()  # met, and waiting for what they are made from
         self.begun: set[int] = set()  # whose parts are being gathered
         self.unfilled: set[int] = set()  # made, and still without what their hash may need
-        self.waiting: list[Node] = []  # sets and dicts in cycles, until their members can be hashed
+        self.waiting: list[Node] = []  # sets and dicts, until their members can be hashed
 
     def run(self, leaves: Memo) -> Any:
         """The copy of the walk's root, given the copies of its leaves by the ids of their sources."""
@@ -60,7 +61,8 @@ class Rebuilder:
             except Exception as error:
                 _add_path(error, self.walk, node)
                 raise
-        for node in self.waiting:
+        # Weak containers last: what they do not own may be made at the very end.
+        for node in sorted(self.waiting, key=lambda node: node.kind is Kind.WEAKLY):
             self._fill(node)
         return self.copy_of(self.walk.root)
 
@@ -137,7 +139,9 @@ class Rebuilder:
         if id(node.value) not in self.made_here:
             return
         self.unfilled.discard(id(node.value))
-        if any(id(member) in self.unfilled for member in hashed(node.kind, node.parts)):
+        if node.kind is Kind.WEAKLY or any(
+            id(member) in self.unfilled for member in hashed(node.kind, node.parts)
+        ):
             self.waiting.append(node)
         else:
             self._fill(node)
@@ -150,6 +154,8 @@ class Rebuilder:
                 fill_tensor(made, node.parts, copies)
             case Kind.REDUCED:
                 fill_reduced(made, node.parts, copies)
+                if isinstance(node.value, torch.optim.Optimizer):
+                    rehang(node.value, made)
             case _:
                 fill_container(node.kind, made, node.parts, copies)
 

@@ -125,14 +125,25 @@ def is_bare(tensor: torch.Tensor) -> bool:
     )
 
 
-def all_bare(values: Sequence[Any]) -> bool:
-    """Whether all are bare: the same questions, each asked of all values in one C loop."""
+def all_bare(values: Sequence[Any], *, alike: bool = False) -> bool:
+    """Whether all are bare: the same questions, each asked of all values in one C loop.
+
+    Of those known to be `alike`, the first answers for all where it can.
+    """
+    asked = values[:1] if alike else values
     return (
-        set(map(type, values)) <= _PLAIN_TYPES
-        and _torch.dispatch_keys_of_all(values) <= _torch.PLAIN_KEYS
+        set(map(type, asked)) <= _PLAIN_TYPES
+        and _torch.dispatch_keys_of_all(asked) <= _torch.PLAIN_KEYS
         and not any(map(_ATTRIBUTES, values))
-        and all(map(_IS_LEAF, values))
+        and all(map(_IS_LEAF, () if alike and not values[0].requires_grad else values))
         and set(map(_GRAD, values)) <= {None}
+    )
+
+
+def all_alike(values: Sequence[Any], *, of_one_shape: bool = True) -> bool:
+    """Whether all are tensors of one class, dtype and shape, strides and all, of which the first is plain."""
+    return (
+        bool(values) and is_plain(values[0]) and _torch.all_alike(values, of_one_shape=of_one_shape)
     )
 
 

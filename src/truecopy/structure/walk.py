@@ -13,15 +13,24 @@ from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from truecopy import _torch
+from truecopy.structure.capsules import holds_tensor
 from truecopy.structure.kinds import Kind, kind_of, protocol_kind
 from truecopy.structure.naming import name_of
 from truecopy.structure.parts import Parts, container_parts, look_parts
 from truecopy.structure.paths import Attribute, Item, ItemOf, Nth, NthValue, Path, Step
 from truecopy.structure.protocol import Reduction, reduced_parts
-from truecopy.structure.tensors import LEAF_FORMS, all_bare, is_bare, is_plain, tensor_parts
+from truecopy.structure.tensors import (
+    LEAF_FORMS,
+    all_alike,
+    all_bare,
+    is_bare,
+    is_plain,
+    tensor_parts,
+)
 
 
 class Op(enum.Enum):
@@ -91,6 +100,7 @@ class Walk:
         default_factory=list
     )  # columns: tuples would keep the collector busy
     bare: set[int] = field(default_factory=set)  # leaves that are one strided region on the CPU
+    alike: int = 0  # so many leaves, from the first on, are of one shape, strides and dtype
     again: dict[int, list[Place]] = field(default_factory=dict)
     program: list[tuple[Op, Node]] = field(default_factory=list)
     nodes: MutableMapping[int, Node] = field(default_factory=dict)
@@ -107,7 +117,7 @@ class Walk:
 
     def paths(self, leaf: int) -> tuple[Path, ...]:
         """All paths by which a leaf was met, best first."""
-        return tuple(map(self.path_of, sorted(self._places(leaf), key=_is_roundabout)))
+        return tuple(map(self.path_of, sorted(self.places(leaf), key=_is_roundabout)))
 
     def path_of(self, place: Place) -> Path:
         """The path to the child of a node; `(None, 0)` is the root."""
@@ -124,12 +134,13 @@ class Walk:
     def _step(self, node: Node, index: int) -> Step:
         step = node.parts.step(index)
         if isinstance(step, NthValue) and (leaf := self.leaf_of.get(id(step.key))) is not None:
-            place = min(self._places(leaf), key=_is_roundabout)
+            place = min(self.places(leaf), key=_is_roundabout)
             if not _is_roundabout(place):  # the key has a path of its own, which reads better
                 return ItemOf(step.key, lambda: str(self.path_of(place)))
         return step
 
-    def _places(self, leaf: int) -> list[Place]:
+    def places(self, leaf: int) -> list[Place]:
+        """All places where a leaf was met, in the order of the walk."""
         return [(self.parents[leaf], self.indices[leaf]), *self.again.get(leaf, ())]
 
     def contains(self, value: Any) -> bool:
@@ -200,6 +211,8 @@ def walk(
     return found
 
 
+_dtype = np.ndarray.dtype.__get__  # a subclass may have put code in its place
+_FILLED_LEAVES = (Kind.TENSOR, Kind.SUBARRAY)
 _MANY = 16
 """Children from which a container is worth a look at all of them at once."""
 
@@ -254,17 +267,21 @@ class _Walker:
         """Take a container of ordinary tensors, each met for the first time, column by column."""
         found, children = self.found, node.children
         with _torch.disable_torch_function():
-            if not all_bare(children):
+            alike = all_alike(children)
+            of_a_kind = alike or all_alike(children, of_one_shape=False)
+            if not all_bare(children, alike=of_a_kind):
                 return False
-        keys = list(map(id, children))
-        rows = range(len(found.leaves), len(found.leaves) + len(keys))
-        if len(set(keys)) < len(keys) or not found.leaf_of.keys().isdisjoint(keys):
+        rows = range(len(found.leaves), len(found.leaves) + len(children))
+        row_of = dict(zip(map(id, children), rows, strict=True))
+        if len(row_of) < len(children) or not row_of.keys().isdisjoint(found.leaf_of):
             return False
-        found.leaf_of.update(zip(keys, rows, strict=True))
+        if alike and not found.leaves:
+            found.alike = len(children)
+        found.leaf_of.update(row_of)
         found.bare.update(rows)
         found.leaves += children
-        found.parents += [node] * len(keys)
-        found.indices += range(len(keys))
+        found.parents += [node] * len(children)
+        found.indices += range(len(children))
         return True
 
     def _close(self, node: Node) -> None:
@@ -330,8 +347,12 @@ class _Walker:
             case Kind.WEAKREF:
                 found.weakrefs.append((value, place))
                 return None
-            case Kind.FOREIGN if self.protocol:
+            case Kind.FOREIGN | Kind.CAPSULE if self.protocol:
                 kind = protocol_kind(type(value))
+            case Kind.CAPSULE:
+                if holds_tensor(value):
+                    self._leaf(value, place)
+                return None
             case Kind.FOREIGN:
                 if not self.inside:
                     self._leaf(value, place)
@@ -342,6 +363,8 @@ class _Walker:
             case Kind.ARRAY if not value.dtype.hasobject:
                 self._leaf(value, place)
                 return None
+            case Kind.SUBARRAY if self.protocol and _dtype(value).hasobject:
+                kind = protocol_kind(type(value))
         if kind is Kind.OPAQUE and self.protocol:
             return self._look_inside(value, place)
         if kind is Kind.ORDERED:  # every module holds a dozen, and hardly one carries attributes
@@ -351,7 +374,7 @@ class _Walker:
         except Exception as error:  # noqa: BLE001 - users' protocols raise anything
             found.failures.append(Failure(value, place, error.with_traceback(None)))
             return None
-        if kind is Kind.TENSOR and parts.memory.form in LEAF_FORMS:
+        if kind is Kind.SUBARRAY or (kind is Kind.TENSOR and parts.memory.form in LEAF_FORMS):
             if is_plain(value):
                 found.bare.add(len(found.leaves))
             self._leaf(value, place)
@@ -397,7 +420,7 @@ class _Walker:
         for index, child in enumerate(shown.children):
             if kind_of[type(child)] is not Kind.ATOM and id(child) not in inside.nodes:
                 walker.run_child(child, shown, index)
-        found.program += [step for step in inside.program if step[1].kind is Kind.TENSOR]
+        found.program += [step for step in inside.program if step[1].kind in _FILLED_LEAVES]
         found.inside.append(inside)
         return node
 

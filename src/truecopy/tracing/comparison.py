@@ -9,7 +9,7 @@ from typing import Any
 
 from truecopy.records import Record
 from truecopy.tracing.encoding import body_of, values_of
-from truecopy.tracing.facts import Line, Site
+from truecopy.tracing.facts import Site
 from truecopy.tracing.matching import pairs_of
 from truecopy.tracing.record import TraceRecord
 
@@ -142,20 +142,28 @@ def _totals(record: TraceRecord) -> Numbers:
 
 def _numbers(record: TraceRecord) -> dict[Site | None, Numbers]:
     """The numbers of LINES, for each line that did something or left something."""
-    left: Counter[tuple[Site, str]] = Counter()
+    left: Counter[tuple[str, int, str]] = Counter()
     for survivor in record.survivors:
-        left[survivor.site, survivor.what] += round(survivor.per_iteration)
-    found: dict[Site | None, Numbers] = {line.site: _of_line(line, left) for line in record.lines}
-    for site, _ in left:
-        found.setdefault(site, (0, 0, left[site, "bytes"], left[site, "nodes"], 0, 0))
+        site = survivor.site
+        left[site.file, site.line, survivor.what] += round(survivor.per_iteration)
+    found: dict[Site | None, Numbers] = {}
+    seen = set()
+    for line in record.lines:
+        file, number = line.site.file, line.site.line
+        first = (file, number) not in seen  # of several records of one line, one has what it left
+        seen.add((file, number))
+        found[line.site] = (
+            line.hidden_bytes, line.hidden_copies,
+            left[file, number, "bytes"] if first else 0, left[file, number, "nodes"] if first else 0,
+            line.copied_bytes, line.allocated_bytes,
+        )  # fmt: skip
+    for survivor in record.survivors:
+        site = survivor.site
+        if (site.file, site.line) not in seen:
+            seen.add((site.file, site.line))
+            lefts = (left[site.file, site.line, "bytes"], left[site.file, site.line, "nodes"])
+            found[site] = (0, 0, *lefts, 0, 0)
     return found
-
-
-def _of_line(line: Line, left: Counter[tuple[Site, str]]) -> Numbers:
-    return (
-        line.hidden_bytes, line.hidden_copies, left[line.site, "bytes"], left[line.site, "nodes"],
-        line.copied_bytes, line.allocated_bytes,
-    )  # fmt: skip
 
 
 def _changes(

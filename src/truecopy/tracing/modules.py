@@ -19,8 +19,12 @@ from truecopy import _torch
 class ModuleStack:
     """The modules that run on the thread that made it, the outermost first."""
 
-    def __init__(self, around: Callable[[Any, Callable[[], Any]], Any] | None = None) -> None:
-        """`around` runs a module with a fast path, and what else it needs."""
+    def __init__(
+        self,
+        outermost: Callable[[Any], None] | None,
+        around: Callable[[Callable[[], Any]], Any],
+    ) -> None:
+        """`outermost` is told of modules that no other called; `around` runs those with a fast path."""
         self.modules: list[Any] = []
         self.paths: list[str] = []
         self.path = ""  # of the innermost: "layers.0.attn"; of the outermost its class; "" outside
@@ -28,6 +32,7 @@ class ModuleStack:
         self._thread = threading.get_ident()
         self._original: Any = None
         self._wrapper: Any = None
+        self._outermost = outermost
         self._around = around
 
     def open(self) -> None:
@@ -38,12 +43,14 @@ class ModuleStack:
             if threading.get_ident() != self._thread:
                 return original(module, *args, **kwargs)
             before = self.path
+            if not self.modules and self._outermost is not None:
+                self._outermost(module)
             self.modules.append(module)
             path = self.path = self._path(module)
             self.paths.append(path)
             try:
-                if self._around is not None and isinstance(module, FAST):
-                    return self._around(module, lambda: original(module, *args, **kwargs))
+                if isinstance(module, FAST):
+                    return self._around(lambda: original(module, *args, **kwargs))
                 return original(module, *args, **kwargs)
             finally:
                 self.modules.pop()

@@ -43,16 +43,18 @@ class Operation:
 
     function: Any
     name: str  # "aten::add"
+    base: str  # "add"
     slots: tuple[Slot, ...]
     written: tuple[Slot, ...]
     switch: int = -1  # place of the flag without which nothing is written, if there is one
     may_alias: bool = True  # an output may lie on the memory of an argument, as the schema says
+    reshaped: tuple[Slot, ...] = ()  # arguments whose shape, or storage, is changed in place
     has_schema: bool = True  # not so of higher order operators, whose arguments may be anything
 
     @property
-    def base(self) -> str:
-        """The name without its library: "add"."""
-        return self.name.rpartition("::")[2]
+    def is_silent(self) -> bool:
+        """Whether it only marks a stretch of time for a profiler."""
+        return self.name.startswith("profiler::")
 
     def writes(self, args: tuple[Any, ...]) -> tuple[Slot, ...]:
         """The arguments that a call writes."""
@@ -86,7 +88,7 @@ UNDECLARED = {
 
 def _look(function: Any) -> Operation:
     if not isinstance(function, _torch.OpOverload):
-        return Operation(function, str(function), (), (), has_schema=False)
+        return Operation(function, str(function), str(function), (), (), has_schema=False)
     schema = _torch.schema_of(function)
     flag, undeclared = UNDECLARED.get(schema.name, ("", ()))
     slots, place, switch = [], 0, -1
@@ -108,10 +110,16 @@ def _look(function: Any) -> Operation:
             switch = place
         place += not argument.kwarg_only
     # `t_` and its kin change what a tensor reaches, and no byte.
-    writes = torch.Tag.inplace_view not in function.tags
-    written = tuple(slot for slot in slots if slot.is_written and writes)
+    changed = tuple(slot for slot in slots if slot.is_written)
+    written: tuple[Slot, ...] = changed
+    reshaped: tuple[Slot, ...] = ()
+    if torch.Tag.inplace_view in function.tags:
+        written, reshaped = (), changed
     may_alias = any(out.alias_info is not None for out in schema.returns)
-    return Operation(function, schema.name, tuple(slots), written, switch, may_alias)
+    base = schema.name.rpartition("::")[2]
+    return Operation(
+        function, schema.name, base, tuple(slots), written, switch, may_alias, reshaped
+    )
 
 
 def tensors_in(value: Any) -> Iterator[Tensor]:

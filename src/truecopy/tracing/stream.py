@@ -51,6 +51,9 @@ class Observer:
     ) -> None:
         """It has ended, with a result or an exception."""
 
+    def outermost(self, module: Any) -> None:
+        """A module is about to run that no other module called."""
+
     def before(self, operation: Operation, args: Args, kwargs: Kwargs) -> None:
         """An operation is about to run."""
 
@@ -73,7 +76,7 @@ class Stream:
         observer.stream = self
         self.depth = 0  # of calls that are running
         self.is_waiting = False  # for an operation, to look inside of a call from then on
-        self.modules = ModuleStack(self._around_fast_module)
+        self.modules = ModuleStack(_told(observer, "outermost"), self._around_fast_module)
         self.regions = CompiledRegions(self._enter_region, self._leave_region)
         self._functions = _Functions(self)
         self._operations = _Operations(self)
@@ -145,7 +148,7 @@ class Stream:
         self._step_back()
         self.modules.step_back()
 
-    def _around_fast_module(self, _: Any, run: Callable[[], Any]) -> Any:
+    def _around_fast_module(self, run: Callable[[], Any]) -> Any:
         """Run a module without our function mode, whose presence would change its way and its result."""
         if self._place >= 0:
             return run()

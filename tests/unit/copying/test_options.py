@@ -529,3 +529,51 @@ def test_what_cannot_be_copied_says_so() -> None:
         "reference, or register its class."
     )
     assert caught.value.where == "model.lock"
+
+
+def test_an_optimizer_without_its_model_is_told() -> None:
+    """Its copy trains parameters that nobody has; with its model, or on the same parameters, all is well."""
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer)
+    why = (
+        "the copy has parameters of its own, that no module of the copy holds. "
+        "Copy the two together, or keep the parameters with share=torch.nn.Parameter"
+    )
+    with pytest.warns(tc.Orphaned) as told:
+        tc.copy(optimizer)
+    (one,) = told
+    assert str(one.message) == f"optimizer is copied without its model: {why}"
+    assert one.filename == __file__
+    with pytest.warns(tc.Orphaned, match=r"^scheduler\.optimizer is copied without its model"):
+        tc.deepcopy(scheduler)
+    notes = [(note.path, note.why) for note in tc.plan(optimizer).dropped]
+    assert ("optimizer", why) in notes
+
+    same = tc.copy(optimizer, share=nn.Parameter)
+    assert same.param_groups[0]["params"][0] is model.weight
+    for together in ([model, optimizer], [scheduler, model], {"w": model.weight, "o": optimizer}):
+        tc.copy(together)  # and a warning would be an error here
+
+
+def test_copied_schedulers_step_without_a_warning() -> None:
+    """A scheduler notices whether its optimizer steps; so does its copy, and of its own optimizer alone."""
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    before = model.weight.detach().clone()
+
+    other, other_optimizer, other_scheduler = tc.copy([model, optimizer, scheduler], strict=True)
+    other(torch.ones(1, 2)).sum().backward()
+    other_optimizer.step()
+    other_scheduler.step()  # warnings are errors here
+
+    assert other_scheduler.get_last_lr() == [0.1]
+    assert not torch.equal(other.weight, before)
+    assert torch.equal(model.weight, before)
+    assert not hasattr(optimizer, "_opt_called")
+    with pytest.warns(UserWarning, match="before `optimizer.step"):
+        scheduler.step()
+    again = tc.copy([other, other_optimizer, other_scheduler])
+    again[1].step()
+    again[2].step()

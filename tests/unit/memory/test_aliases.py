@@ -18,6 +18,7 @@ from strategies import (
     structures_with_modules,
     views,
 )
+from truecopy import _torch
 from truecopy.structure.walk import walk
 
 
@@ -158,3 +159,53 @@ def test_a_record_is_plain_data() -> None:
     record = json.loads(json.dumps(tc.aliases([x, x[1:]]).to_json()))
     assert record["kind"] == "aliases"
     assert record["groups"][0]["reached_bytes"] == 16
+
+
+class TestColumns:
+    """Tensors that are alike are told apart by their addresses alone, with the same answers."""
+
+    @settings(max_examples=150, deadline=None)
+    @given(data=st.data())
+    def test_columns_of_views_agree_with_pairs(self, data: st.DataObject) -> None:
+        """Groups of many views with one layout are what exact tests of all pairs say."""
+        shape = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3))
+        strides = data.draw(st.lists(st.integers(0, 9), min_size=len(shape), max_size=len(shape)))
+        offsets = data.draw(st.lists(st.integers(0, 60), min_size=16, max_size=24, unique=True))
+        buffer = torch.zeros(60 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1)
+        views = [buffer.as_strided(shape, strides, offset) for offset in offsets]
+        found = tc.aliases(views)
+
+        expected: list[set[int]] = []
+        reached = [set(places_of(view).ravel().tolist()) for view in views]
+        for row, own in enumerate(reached):
+            joined = [g for g in expected if any(reached[other] & own for other in g)]
+            expected = [g for g in expected if g not in joined] + [{row}.union(*joined)]
+        groups = {frozenset(group._rows) for group in found.groups}
+        assert groups == {frozenset(g) for g in expected if len(g) > 1}
+
+    def test_lazy_clones_among_tensors_that_are_alike(self) -> None:
+        """Copy-on-write siblings share nothing, their views do, and looking leaves them lazy."""
+        source = torch.zeros(8)
+        clones = [torch._lazy_clone(source) for _ in range(20)]
+        values = [source, *clones, clones[3].view(8)]
+
+        assert [group._rows for group in tc.aliases(values).groups] == [[4, 21]]
+        assert all(map(_torch.is_copy_on_write, values))
+
+    def test_alike_beyond_their_storage(self) -> None:
+        """What lies beyond a storage that was made smaller shares with nobody."""
+        buffer = torch.zeros(64)
+        rows = [*buffer.view(32, 2).unbind(0), *buffer.view(32, 2).unbind(0)]
+        buffer.untyped_storage().resize_(128)
+
+        assert [group._rows for group in tc.aliases(rows).groups] == [
+            [i, i + 32] for i in range(16)
+        ]
+
+
+def places_of(view: torch.Tensor) -> np.ndarray:
+    """Which elements of its buffer a view reaches, counted out."""
+    places = np.array(view.storage_offset())
+    for length, stride in zip(view.shape, view.stride(), strict=True):
+        places = places[..., None] + np.arange(length) * stride
+    return places

@@ -693,3 +693,34 @@ def test_looking_runs_no_code_beyond_protocols() -> None:
     """No `__getattr__` and no property is asked."""
     assert tc.relate(Eager(), torch.ones(2)).kind == "disjoint"
     assert tc.relate([Eager()], torch.ones(2)).kind == "disjoint"
+
+
+@pytest.mark.parametrize(
+    ("numbers", "problem"),
+    [
+        ({"strides": "x"}, "'str' object cannot be interpreted as an integer"),
+        ({"shape": (2**62,)}, "no memory is of shape (4611686018427387904,) and strides (4,)"),
+        ({"shape": (-2,)}, "no memory is of shape (-2,) and strides (4,)"),
+    ],
+)
+def test_an_interface_that_makes_no_sense_is_unknown(numbers: dict, problem: str) -> None:
+    """Other libraries' numbers are checked before anything is worked out from them."""
+    x = torch.zeros(4)
+    sound = {"version": 3, "data": (x.data_ptr(), False), "shape": (4,), "typestr": "<f4"}
+
+    class Odd:
+        __array_interface__ = sound | numbers
+
+    relation = tc.relate(Odd(), x)
+    assert relation.kind == "unknown"
+    assert problem in relation.why
+
+
+def test_a_dlpack_capsule_is_unknown() -> None:
+    """To look into a capsule is to use it up; it is not said to be disjoint from its own tensor."""
+    x = torch.zeros(4)
+    capsule = torch.utils.dlpack.to_dlpack(x)
+    assert tc.relate(capsule, x).kind == "unknown"
+    assert tc.relate([capsule], x).kind == "unknown"
+    assert tc.relate(torch.utils.dlpack.from_dlpack(capsule), x).kind == "identical"
+    assert tc.relate(capsule, x).kind == "disjoint"  # used, and empty now

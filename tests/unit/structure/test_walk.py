@@ -110,7 +110,7 @@ KINDS: list[tuple[Any, Kind]] = [
     (np.ones(1), Kind.ARRAY),
     (torch.ones(1).untyped_storage(), Kind.STORAGE),
     (bytearray(b"x"), Kind.FOREIGN),
-    (np.ma.ones(1), Kind.FOREIGN),
+    (np.ma.ones(1), Kind.SUBARRAY),
     ([], Kind.LIST),
     ((), Kind.TUPLE),
     ({}, Kind.DICT),

@@ -135,7 +135,7 @@ def _many(walked: Walk, layout: Layout, options: Options, request: _Request) -> 
         for copies, memo in zip(leaves, memos, strict=True)
     ]
     for memo in memos:
-        check_self_made(walked, memo, honor=False)
+        check_self_made(walked, layout, memo, honor=False)
     check_duplicates_apart(walked, memos)
     return made
 
@@ -152,7 +152,7 @@ def _one(walked: Walk, layout: Layout, options: Options, request: _Request) -> A
         leaves = stack_leaves(walked, layout, options, request.n, axis_of)
     made = put_together(walked, leaves, memo, options.grad)
     if request.how == "stack":
-        check_self_made(walked, memo, honor=False)
+        check_self_made(walked, layout, memo, honor=False)
     check_all_stacked(walked, leaves, lambda value: memo.get(id(value), value))
     return made
 

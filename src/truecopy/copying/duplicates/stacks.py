@@ -75,7 +75,7 @@ def _refusal(why: str, where: str) -> CannotCopy:
 
 def _why_not(leaf: Any) -> str | None:
     if isinstance(leaf, np.ndarray):
-        return None
+        return None if type(leaf) is np.ndarray else _of_class(leaf)
     if isinstance(leaf, torch.UntypedStorage | torch.TypedStorage):
         return "a storage has no axes"
     if not isinstance(leaf, torch.Tensor):
@@ -93,6 +93,10 @@ def _why_not_object(node: Node) -> str | None:
     if is_foreign or isinstance(value, torch.Tensor):
         return f"a {type(value).__name__} copies itself, without a new axis"
     return None
+
+
+def _of_class(array: np.ndarray[Any, Any]) -> str:
+    return f"a {type(array).__name__} may mean something else with one more axis"
 
 
 def _kept(form: Form) -> str:

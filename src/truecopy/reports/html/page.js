@@ -244,6 +244,7 @@ searchBox.autocomplete = "off";
 searchBox.spellcheck = false;
 const foundText = el("span", "found");
 foundText.setAttribute("aria-live", "polite");
+const escapes = []; // () -> whether there was something to undo, for what is no table
 const searchers = []; // (words) -> how many match, for what is no table
 
 function search(query) {
@@ -281,8 +282,8 @@ function onKey(event) {
   if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
   if (event.key === "Escape") {
     if (searchBox.value) search("");
-    else if (!tables.map((table) => table.closed()).some(Boolean)) document.activeElement?.blur();
-    else remember("");
+    else if (tables.map((table) => table.closed()).some(Boolean)) remember("");
+    else if (!escapes.some((undo) => undo())) document.activeElement?.blur();
     if (document.activeElement === searchBox) searchBox.blur();
     return;
   }

@@ -27,7 +27,7 @@ const CLASS_NOTES = {
 };
 
 function paint(element, owner) {
-  element.style.background = `var(--c${Math.max(0, CLASSES.indexOf(owner))})`;
+  element.style.background = `var(--c${CLASSES.includes(owner) ? CLASSES.indexOf(owner) : 8})`;
   return element;
 }
 
@@ -252,7 +252,7 @@ function eventTicks(begin, end, width) {
 
 function why(copy) {
   let said = copy.call || copy.operation;
-  if (copy.inside) said += `, inside ${copy.inside},`;
+  if (copy.inside && copy.inside !== said) said += `, inside ${copy.inside},`;
   else if (copy.phase !== "forward") said += `, in ${copy.phase},`;
   const reason = copy.reason ? `${said} copied: ${copy.reason}` : `${said} copied`;
   return copy.amplification >= 2 ? `${reason}, ${number(copy.amplification)} bytes written for each byte in memory` : reason;
@@ -296,7 +296,7 @@ function copyCards() {
 // --- lines --------------------------------------------------------------------------------------
 
 function lineDetail(line) {
-  const site = siteOf(line.site), same = (one) => one.site === line.site;
+  const site = siteOf(line.site), same = (one) => one.site >= 0 && siteOf(one.site).place === site.place;
   const columns = site.column >= 0 ? `, columns ${site.column + 1} to ${site.endColumn}` : "";
   const born = storages.filter(same);
   const here = copies.filter(same);
@@ -523,7 +523,9 @@ function storageTable(picture) {
   });
   const chip = el("button", "chip");
   chip.hidden = true;
-  chip.addEventListener("click", () => { picture?.unpin(); choose(null); });
+  const showAll = () => { picture?.unpin(); choose(null); };
+  chip.addEventListener("click", showAll);
+  escapes.push(() => { const any = !chip.hidden; if (any) showAll(); return any; });
   choose = (moment) => {
     chip.hidden = !moment;
     if (!moment) { table.show(null); return 0; }

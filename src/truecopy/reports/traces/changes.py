@@ -39,9 +39,7 @@ def sentence(record: TraceComparison) -> str:
     changed = [change for change in record.totals if change.before != change.after]
     head = f"{shorten(printable(record.a), 80)} and {shorten(printable(record.b), 80)}"
     lines = f"{count(len(record.worse), 'line')} worse, {len(record.better):,} better, {record.alike:,} alike"
-    told = [
-        f"{_WORDS[c.what]} {_amount(c, c.before)} -> {_amount(c, c.after)}" for c in changed[:3]
-    ]
+    told = [f"{_WORDS[change.what]} {_both(change)}" for change in changed[:3]]
     return f"{head}: {' · '.join([*(told or ['nothing changed in all']), lines])}."
 
 
@@ -94,8 +92,7 @@ def _code(text: str) -> str:
 
 
 def _names(record: TraceComparison) -> Names:
-    sites = [s for c in (*record.worse, *record.better) for s in (c.before, c.after) if s]
-    return Names(site.file for site in sites)
+    return Names(_site(change).file for change in (*record.worse, *record.better))
 
 
 def _site(change: LineChange) -> Site:
@@ -117,7 +114,15 @@ def _line(change: LineChange, names: Names) -> tuple[str, ...]:
 
 
 def _told(change: Change) -> str:
-    return f"{_short(change)} {_amount(change, change.before)} -> {_amount(change, change.after)}"
+    return f"{_short(change)} {_both(change)}"
+
+
+def _both(change: Change) -> str:
+    """Before and after; where they read alike, by how much they differ."""
+    before, after = _amount(change, change.before), _amount(change, change.after)
+    if before == after and change.before != change.after:
+        return f"{before}, {_difference(change)}"
+    return f"{before} -> {after}"
 
 
 def _short(change: Change) -> str:
@@ -131,8 +136,8 @@ def _amount(change: Change, value: int) -> str:
 
 
 def _total(change: Change) -> tuple[str, ...]:
-    words, before, after = _WORDS[change.what], change.before, change.after
-    return (words, f"{_amount(change, before)} -> {_amount(change, after)}", _difference(change))
+    before, after = _amount(change, change.before), _amount(change, change.after)
+    return (_WORDS[change.what], f"{before} -> {after}", _difference(change))
 
 
 def _difference(change: Change) -> str:
@@ -141,5 +146,5 @@ def _difference(change: Change) -> str:
     if not by:
         return "the same"
     sign = "+" if by > 0 else "-"
-    part = f" ({sign}{share(abs(by), change.before)})" if change.before else ""
+    part = f" ({share(abs(by), change.before)})" if change.before else ""
     return f"{sign}{_amount(change, abs(by))}{part}"

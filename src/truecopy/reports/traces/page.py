@@ -10,7 +10,7 @@ from typing import Any
 from truecopy.files.text import printable, shorten
 from truecopy.reports.html.page import embedded, page
 from truecopy.reports.traces.moments import coarser
-from truecopy.reports.traces.words import Names, names_of, sentence, tier_of
+from truecopy.reports.traces.words import Names, names_of, sentence, survivors_by_line, tier_of
 from truecopy.tracing.facts import OWNERS, Copy, Event, Line, Moment, Site, StorageLife
 from truecopy.tracing.record import TraceRecord
 
@@ -77,7 +77,7 @@ class _Page:
             "copies": self.rows(record.copies, limits.copies, _COPY, _left_copies),
             "churn": self.rows(record.churn, limits.others, _CHURN),
             "habits": self.rows(record.habits, limits.others, _HABIT),
-            "survivors": self.rows(record.survivors, limits.others, _SURVIVOR),
+            "survivors": self.rows(survivors_by_line(record), limits.others, _SURVIVOR),
             "iterations": self.rows(record.iterations, limits.iterations, _ITERATION),
             "memory": self.memory(),
             **self.storages(),

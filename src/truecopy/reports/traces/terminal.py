@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from truecopy.files.text import printable, shorten
-from truecopy.reports.tables import MOST_ROWS, count, paragraph, section, size
-from truecopy.reports.traces.words import Names, names_of, sentence, tier_of
+from truecopy.reports.tables import MOST_ROWS, count, number, paragraph, section, size
+from truecopy.reports.traces.words import Names, names_of, sentence, survivors_by_line, tier_of
 from truecopy.tracing.facts import Churn, Copy, Iteration, Line, Owner, Survivor
 from truecopy.tracing.record import TraceRecord
 
@@ -15,13 +17,10 @@ def lines_of(record: TraceRecord, width: int) -> list[str]:
     return [
         sentence(record),
         *paragraph(_whole(record), width, 0),
-        *section(
-            "Lines, worst first:", record.lines, lambda line: _line(line, names), width,
-            header=("hidden", "copied", "allocated", "calls", "at", "source"),
-        ),
+        *_lines(record, names, width),
         *_copies(record, names, width),
         *section(
-            "Left behind by each iteration:", record.survivors,
+            "Left behind by each iteration:", survivors_by_line(record),
             lambda s: (_each(s), names.place(s.site), _holders(s), s.site.text), width,
         ),
         *section(
@@ -39,13 +38,8 @@ def lines_of(record: TraceRecord, width: int) -> list[str]:
                 f"{h.what} {h.why}: {h.instead}",
             ), width,
         ),
-        *section(
-            "Iterations:", record.iterations, _iteration, width,
-            header=("number", "allocated", "copied", "peak", "at its end", "survived", "nodes"),
-        ),
-        *section(
-            "Not seen:", record.unseen, lambda u: (f"{u.count:,}", u.what, u.why), width,
-        ),
+        *_iterations(record, width),
+        *_unseen(record, width),
     ]  # fmt: skip
 
 
@@ -53,7 +47,7 @@ def _whole(record: TraceRecord) -> str:
     totals = record.totals
     said = (
         f"{count(totals.events, 'call')} and {count(totals.operations, 'operation')} "
-        f"in {totals.seconds:,.3g} s, {tier_of(record)}: {size(totals.allocated_bytes)} allocated, "
+        f"in {number(totals.seconds)} s, {tier_of(record)}: {size(totals.allocated_bytes)} allocated, "
         f"{size(totals.copied_bytes)} copied, {size(totals.end_bytes)} alive at the end."
     )
     if totals.would_be_bytes:
@@ -63,13 +57,28 @@ def _whole(record: TraceRecord) -> str:
     return said
 
 
-def _line(line: Line, names: Names) -> tuple[str, ...]:
-    amounts = (line.hidden_bytes, line.copied_bytes, line.allocated_bytes)
-    return (*map(_amount, amounts), f"{line.events:,}", names.place(line.site), line.site.text)
+def _lines(record: TraceRecord, names: Names, width: int) -> list[str]:
+    """The lines of the program; a narrow window has room for what matters most."""
+    columns = _LINE_COLUMNS if width >= _ROOM_FOR_ALL else _LINE_COLUMNS[::2]
+
+    def cells(line: Line) -> tuple[str, ...]:
+        return (*(amount(line) for _, amount in columns), names.place(line.site), line.site.text)
+
+    header = (*(name for name, _ in columns), "at", "source")
+    return section("Lines, worst first:", record.lines, cells, width, header=header)
 
 
 def _amount(nbytes: int) -> str:
     return size(nbytes) if nbytes else "0"
+
+
+_ROOM_FOR_ALL = 80
+_LINE_COLUMNS: tuple[tuple[str, Callable[[Line], str]], ...] = (
+    ("hidden", lambda line: _amount(line.hidden_bytes)),
+    ("copied", lambda line: _amount(line.copied_bytes)),
+    ("allocated", lambda line: _amount(line.allocated_bytes)),
+    ("calls", lambda line: f"{line.events:,}"),
+)
 
 
 def _copies(record: TraceRecord, names: Names, width: int) -> list[str]:
@@ -99,13 +108,13 @@ def _times(copy: Copy) -> str:
 def why_copied(copy: Copy, names: Names) -> str:
     """What copied, where that was not the line itself, and the reason, in one sentence."""
     what = copy.call or copy.operation
-    if copy.inside:
+    if copy.inside and copy.inside != what:
         what += f" (inside {copy.inside})"
     elif copy.phase != "forward":
         what += f" ({copy.phase})"
     said = f"{what} copied: {copy.reason}" if copy.reason else f"{what} copied"
     if copy.amplification >= 2:
-        said += f", {copy.amplification:,.3g} bytes written for each byte in memory"
+        said += f", {number(copy.amplification)} bytes written for each byte in memory"
     if copy.forward is not None and copy.forward != copy.site:
         said += f"; made by {names.place(copy.forward)}"
     return said
@@ -114,7 +123,7 @@ def why_copied(copy: Copy, names: Names) -> str:
 def _each(survivor: Survivor) -> str:
     if survivor.what == "bytes":
         return size(round(survivor.per_iteration))
-    return f"{survivor.per_iteration:,.3g} nodes"
+    return f"{number(survivor.per_iteration)} {'node' if survivor.per_iteration == 1 else 'nodes'}"
 
 
 def _holders(survivor: Survivor) -> str:
@@ -125,7 +134,7 @@ def _holders(survivor: Survivor) -> str:
 
 
 def _owner(owner: Owner, names: Names) -> tuple[str, ...]:
-    kind = owner.owner + (f" by {owner.saved_by}" if owner.saved_by else "")
+    kind = f"saved by {owner.saved_by}" if owner.saved_by else owner.owner
     text = owner.site.text if owner.site else ""
     return (size(owner.nbytes), kind, names.place(owner.site), owner.module, text)
 
@@ -149,8 +158,30 @@ def way_out_of(churn: Churn) -> str:
     return "no other way is known"
 
 
-def _iteration(one: Iteration) -> tuple[str, ...]:
-    amounts = (
-        one.allocated_bytes, one.copied_bytes, one.peak_bytes, one.end_bytes, one.survived_bytes,
-    )  # fmt: skip
-    return (str(one.number), *map(_amount, amounts), f"{one.nodes:,}")
+_ITERATION_COLUMNS: tuple[tuple[str, Callable[[Iteration], str]], ...] = (
+    ("number", lambda one: f"{one.number:,}"),
+    ("at its end", lambda one: _amount(one.end_bytes)),
+    ("allocated", lambda one: _amount(one.allocated_bytes)),
+    ("copied", lambda one: _amount(one.copied_bytes)),
+    ("peak", lambda one: _amount(one.peak_bytes)),
+    ("survived", lambda one: _amount(one.survived_bytes)),
+    ("nodes", lambda one: f"{one.nodes:,}"),
+)
+
+
+def _iterations(record: TraceRecord, width: int) -> list[str]:
+    columns = _ITERATION_COLUMNS if width >= _ROOM_FOR_ALL else _ITERATION_COLUMNS[::2]
+
+    def cells(one: Iteration) -> tuple[str, ...]:
+        return tuple(amount(one) for _, amount in columns)
+
+    header = tuple(name for name, _ in columns)
+    return section("Iterations:", record.iterations, cells, width, header=header)
+
+
+def _unseen(record: TraceRecord, width: int) -> list[str]:
+    """What the trace could not see, with the whole of the reason."""
+    if not record.unseen:
+        return []
+    told = (f"{one.count:,} {one.what}: {one.why}" for one in record.unseen[:MOST_ROWS])
+    return ["", "Not seen:", *(line for one in told for line in paragraph(one, width, 2))]

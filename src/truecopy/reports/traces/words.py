@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import PurePath
 
 from truecopy.files.text import printable, shorten
-from truecopy.reports.tables import count, share, size
-from truecopy.tracing.facts import Site
+from truecopy.reports.tables import count, number, share, size
+from truecopy.tracing.facts import Site, Survivor
 from truecopy.tracing.record import TraceRecord
 
 _LONGEST_NAME = 60
 _MOST_OF_IT = 0.8  # of the hidden bytes: how few lines make up so much?
+_FEW = 5  # lines; where more are needed for that, no line is worth naming alone
 
 
 class Names:
@@ -99,14 +101,16 @@ def _hidden(record: TraceRecord) -> str:
         f"{size(totals.hidden_bytes)} copied in "
         f"{count(totals.hidden_copies, 'hidden copy', 'hidden copies')}"
     )
-    by_line: Counter[Site] = Counter()
+    by_line: Counter[tuple[str, int]] = Counter()
     for copy in record.copies:
-        by_line[copy.site] += copy.nbytes
+        by_line[copy.site.file, copy.site.line] += copy.nbytes
     few, part = _fewest(by_line, totals.hidden_bytes)
+    if few > _FEW:
+        return f"{said} from {count(len(by_line), 'line')}"
     return f"{said}, {part} from {count(few, 'line')}" if few else said
 
 
-def _fewest(by_line: Counter[Site], whole: int) -> tuple[int, str]:
+def _fewest(by_line: Counter[tuple[str, int]], whole: int) -> tuple[int, str]:
     """How few lines copy most of it, and how much that is."""
     so_far = few = 0
     for _, nbytes in by_line.most_common():
@@ -130,6 +134,25 @@ def _survivors(record: TraceRecord) -> str:
     return f"{' and '.join(told)} left behind by each iteration"
 
 
-def nodes(number: float) -> str:
+def nodes(amount: float) -> str:
     """So many nodes of the autograd graph, whole or on average."""
-    return f"{number:,.3g} autograd {'node' if number == 1 else 'nodes'}"
+    return f"{number(amount)} autograd {'node' if amount == 1 else 'nodes'}"
+
+
+def survivors_by_line(record: TraceRecord) -> list[Survivor]:
+    """What each line leaves behind, its places added up: a line has a place for each call in it."""
+    together: dict[tuple[str, int, str], list[Survivor]] = defaultdict(list)
+    for one in record.survivors:
+        together[one.site.file, one.site.line, one.what].append(one)
+    lines = [_added_up(same) for same in together.values()]
+    return sorted(lines, key=lambda one: (one.what != "bytes", -one.amount))
+
+
+def _added_up(survivors: list[Survivor]) -> Survivor:
+    return replace(
+        survivors[0],
+        amount=sum(one.amount for one in survivors),
+        per_iteration=sum(one.per_iteration for one in survivors),
+        iterations=max(one.iterations for one in survivors),
+        holders=tuple(dict.fromkeys(path for one in survivors for path in one.holders)),
+    )

@@ -297,7 +297,7 @@ class ClonesItself:
         (lambda: torch.ones(4).untyped_storage(), "a storage has no axes"),
         (
             lambda: np.ma.array([1.0, 2.0], mask=[0, 1]),
-            "a MaskedArray copies itself, without a new axis",
+            "a MaskedArray may mean something else with one more axis",
         ),
         (ClonesItself, "ClonesItself.__deepcopy__ made held['it'].x anew"),
     ],
