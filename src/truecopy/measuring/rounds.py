@@ -91,8 +91,13 @@ def run_round(
             samples[place] = _sample(entries[place], calls[place], how)
             how.after(place)
     in_place = [samples[place] for place in range(len(entries))]
-    seconds, faults, system = zip(*in_place, strict=True)
-    return Round(how.clock.now() - started, tuple(places), seconds, faults, system)
+    seconds, faults, system = (tuple(map(_short, column)) for column in zip(*in_place, strict=True))
+    return Round(_short(how.clock.now() - started), tuple(places), seconds, faults, system)
+
+
+def _short(value: float) -> float:
+    """As many digits as mean something: every sample is written down."""
+    return float(f"{value:.6g}")
 
 
 def _sample(entry: Entry, calls: int, how: Blocks) -> tuple[float, float, float]:

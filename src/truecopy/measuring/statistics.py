@@ -41,26 +41,7 @@ def log_ratios(times: Sequence[float], of: Sequence[float]) -> NDArray[np.float6
 def interval(values: NDArray[np.float64], resamples: int = RESAMPLES) -> Interval:
     """Median of the values with its bootstrap interval; the same for the same values."""
     draw = np.random.default_rng(_SEED)
-    medians = np.concatenate(
-        [_resampled_medians(values, part, draw) for part in _parts(resamples, len(values))]
-    )
-    tail = 100 * (1 - CONFIDENCE) / 2
-    low, high = np.percentile(medians, (tail, 100 - tail))
-    return Interval(float(np.median(values)), float(low), float(high))
-
-
-def _resampled_medians(
-    values: NDArray[np.float64], count: int, draw: np.random.Generator
-) -> NDArray[np.float64]:
-    picked = draw.integers(0, len(values), (count, len(values)))
-    medians: NDArray[np.float64] = np.median(values[picked], axis=1)
-    return medians
-
-
-def _parts(resamples: int, length: int, most: int = 1 << 20) -> list[int]:
-    """Resamplings in parts that take little memory, however many rounds there were."""
-    each = max(1, most // max(length, 1))
-    return [min(each, resamples - done) for done in range(0, resamples, each)]
+    return _interval(float(np.median(values)), _resampled_medians(values, resamples, draw))
 
 
 def difference(
@@ -68,13 +49,32 @@ def difference(
 ) -> Interval:
     """Median of `ours` less median of `theirs`, two runs that no rounds pair, with its interval."""
     draw = np.random.default_rng(_SEED)
-    drawn = [
-        np.concatenate([_resampled_medians(v, part, draw) for part in _parts(resamples, len(v))])
-        for v in (ours, theirs)
-    ]
+    drawn = [_resampled_medians(values, resamples, draw) for values in (ours, theirs)]
+    return _interval(float(np.median(ours) - np.median(theirs)), drawn[0] - drawn[1])
+
+
+def _interval(middle: float, resampled: NDArray[np.float64]) -> Interval:
     tail = 100 * (1 - CONFIDENCE) / 2
-    low, high = np.percentile(drawn[0] - drawn[1], (tail, 100 - tail))
-    return Interval(float(np.median(ours) - np.median(theirs)), float(low), float(high))
+    low, high = np.percentile(resampled, (tail, 100 - tail))
+    return Interval(middle, float(low), float(high))
+
+
+def _resampled_medians(
+    values: NDArray[np.float64], count: int, draw: np.random.Generator
+) -> NDArray[np.float64]:
+    """Medians of `count` samples that are drawn from the values, with replacement.
+
+    Picking n of n values is picking n places, uniform numbers in the sorted values, and of these only
+    the middle one or two matter. The k-th smallest of n uniform numbers has a beta distribution, and
+    the next is the smallest of those that are left: two draws instead of n.
+    """
+    ordered, n = np.sort(values), len(values)
+    k = (n + 1) // 2
+    lower = draw.beta(k, n + 1 - k, count)
+    upper = lower if n % 2 else lower + (1 - lower) * draw.beta(1, n - k, count)
+    picked = [ordered[np.minimum((place * n).astype(int), n - 1)] for place in (lower, upper)]
+    medians: NDArray[np.float64] = (picked[0] + picked[1]) / 2
+    return medians
 
 
 def median(values: Sequence[float]) -> float:

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from truecopy.measuring.statistics import difference, interval, log_ratios
+from truecopy.measuring.statistics import _resampled_medians, difference, interval, log_ratios
 from truecopy.measuring.verdict import LEAST_ROUNDS, SAME, is_decided, judge
 
 SEEDS = st.integers(0, 10_000)
@@ -55,11 +55,17 @@ def test_a_difference_of_two_runs_covers_the_truth() -> None:
     assert covered >= 0.92 * 300
 
 
-def test_many_rounds_take_little_memory() -> None:
-    """Resampling is done in parts, and parts change nothing that is said."""
-    values = np.random.default_rng(0).normal(0, 1, 30_000)
-    found = interval(values, 100)
-    assert found.low < found.middle < found.high
+def test_resampled_medians_are_those_of_drawing_every_value() -> None:
+    """Two draws for the middle stand for n: the same distribution as brute force, n odd or even."""
+    for n in (1, 2, 3, 20, 21):
+        draw = np.random.default_rng(n)
+        values = draw.normal(0, 1, n)
+        brute = np.median(values[draw.integers(0, n, (40_000, n))], axis=1)
+        levels = (5, 25, 50, 75, 95)
+        found = np.percentile(_resampled_medians(values, 40_000, draw), levels)
+        # Values are discrete where n is odd: a level may fall between two of them.
+        near = [np.percentile(brute, (level - 1, level + 1)) for level in levels]
+        assert all(low <= one <= high for one, (low, high) in zip(found, near, strict=True))
 
 
 def test_a_reference_is_not_told_apart_from_itself() -> None:
