@@ -25,6 +25,8 @@ if TYPE_CHECKING:
         TruecopyWarning,
         UsageError,
     )
+    from truecopy.measuring.api import bench
+    from truecopy.measuring.record import BenchResult
     from truecopy.memory.aliases import Aliases, aliases
     from truecopy.memory.holders import Holder, who_shares
     from truecopy.memory.relation import Relation, assert_independent, relate
@@ -34,6 +36,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Aliases",
+    "BenchResult",
     "CannotCopy",
     "CannotRead",
     "CannotWrite",
@@ -52,6 +55,7 @@ __all__ = [
     "__version__",
     "aliases",
     "assert_independent",
+    "bench",
     "copy",
     "deepcopy",
     "duplicate",
@@ -63,6 +67,7 @@ __all__ = [
 
 _HOMES = {
     "Aliases": "truecopy.memory.aliases",
+    "BenchResult": "truecopy.measuring.record",
     "CannotCopy": "truecopy.errors",
     "CannotRead": "truecopy.errors",
     "CannotWrite": "truecopy.errors",
@@ -80,6 +85,7 @@ _HOMES = {
     "UsageError": "truecopy.errors",
     "aliases": "truecopy.memory.aliases",
     "assert_independent": "truecopy.memory.relation",
+    "bench": "truecopy.measuring.api",
     "copy": "truecopy.copying.api",
     "deepcopy": "truecopy.copying.api",
     "duplicate": "truecopy.copying.duplicates.api",

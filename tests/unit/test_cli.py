@@ -88,7 +88,7 @@ def test_a_command_decides_its_code(run: Callable[..., int]) -> None:
     ("argv", "text"),
     [
         (["inspct"], "no command is called 'inspct': did you mean inspect?"),
-        (["zzz"], "no command is called 'zzz': there are inspect, compact, compare"),
+        (["zzz"], "no command is called 'zzz': there are inspect, compact, compare, bench"),
         ([], "the following arguments are required: COMMAND"),
     ],
 )

@@ -10,11 +10,15 @@ from truecopy.files.comparison import Comparison, Tie, compare
 from truecopy.files.pairs import Difference
 from truecopy.files.reading import read
 from truecopy.files.saved_records import SavedRecord, is_record, read_record
+from truecopy.measuring.comparison import BenchComparison, compare_benches
+from truecopy.measuring.record import BenchResult
 
-_KNOWN = frozenset(("inspection",))
+_KNOWN = frozenset(("inspection", "bench"))
 
 
-def set_beside(a: Path, b: Path, *, rtol: float = 0.0, atol: float = 0.0) -> Comparison:
+def set_beside(
+    a: Path, b: Path, *, rtol: float = 0.0, atol: float = 0.0
+) -> Comparison | BenchComparison:
     """Compare two checkpoints, or two records of one kind, whichever the files hold."""
     kinds = is_record(a), is_record(b)
     if kinds[0] != kinds[1]:
@@ -32,7 +36,14 @@ def set_beside(a: Path, b: Path, *, rtol: float = 0.0, atol: float = 0.0) -> Com
             expected="two records of one kind",
             got=f"{left.kind} and {right.kind}",
         )
+    if left.kind == "bench":
+        return _benches(left, right)
     return _inspections(left, right)
+
+
+def _benches(a: SavedRecord, b: SavedRecord) -> BenchComparison:
+    left, right = (BenchResult.from_json(one.body, str(one.path)) for one in (a, b))
+    return compare_benches(left, right, (str(a.path), str(b.path)))
 
 
 def _inspections(a: SavedRecord, b: SavedRecord) -> Comparison:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import torch
 
 from truecopy.errors import CannotWrite
 from truecopy.measuring.asking import Asked, MethodLike, Size, ask
@@ -60,6 +58,7 @@ def bench(
     save: str | Path | None = None,
     force: bool = False,
     progress: Callable[[Progress], None] | None = None,
+    spent: float = 0.0,
     clock: Clock | None = None,
 ) -> BenchResult:
     """What each way of copying costs on this machine, and which of them make copies.
@@ -80,6 +79,7 @@ def bench(
             run goes on where it stopped.
         force: replace a file that holds something else.
         progress: called after every round.
+        spent: seconds of the budget that are gone already.
         clock: in place of the machine's, for tests.
 
     Allocates what the methods allocate, and says beforehand if that is too much. Returns no view; waits
@@ -91,7 +91,7 @@ def bench(
     ('returns the same tensor',)
     """
     clock = clock or clock_of(device)
-    began = clock.now()
+    began = clock.now() - spent
     asked = ask(
         methods, sizes=sizes, shapes=shapes, dtypes=dtypes, regimes=regimes, threads=threads,
         modes=modes, device=device, budget=budget, seed=seed,
@@ -205,7 +205,7 @@ class _Run:
         look = LEAST_ROUNDS
         while len(rounds) < MOST_ROUNDS:
             now = self._clock.now()
-            if now + longest > self._ends or (now >= share and self._may_stop(rounds)):
+            if now + longest > self._ends or (now >= share and len(rounds) >= LEAST_ROUNDS):
                 return "out of time"
             order = random.Random(f"{self._asked.request.seed}:{place}:{len(rounds)}")
             one = run_round(ready.entries, ready.opened.calls, ready.how, order, self._began)
@@ -222,7 +222,11 @@ class _Run:
         return "enough rounds"
 
     def _share(self, place: int) -> float:
-        """When the time of a cell is over: what is left, in equal parts."""
+        """When the time of a cell is over: what is left, in equal parts.
+
+        A cell goes on to the least number of rounds all the same, until the budget ends: some cells of
+        which one can tell, and a list of the others, say more than many of which nobody can.
+        """
         now, left = self._clock.now(), len(self._asked.request.cells) - place
         return (
             now + min(CELL_SECONDS, self._ends - now)
@@ -233,10 +237,6 @@ class _Run:
     @property
     def _endless(self) -> bool:
         return self._asked.request.budget is None
-
-    def _may_stop(self, rounds: list[Round]) -> bool:
-        """A cell without a budget goes on to the least number of rounds; the budget spares nobody."""
-        return not self._endless or len(rounds) >= LEAST_ROUNDS
 
     def _decided(self, cell: Cell, ready: Ready, rounds: list[Round]) -> bool:
         measured = Measured(cell, ready.opened, tuple(rounds), "", tuple(ready.changed))

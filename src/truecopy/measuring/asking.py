@@ -6,8 +6,8 @@ import difflib
 import importlib.util
 import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -349,27 +349,22 @@ def _cells(
         tasks, axes.dtypes, axes.regimes, axes.modes, axes.threads, sizes
     )
     for (library, task), dtype, regime, mode, count, size in combinations:
+        threads = _threads_of(library, count)
+        like = Cell(library, task, "contiguous", 1, dtype, regime, threads, mode, axes.device)
         shapes = SHAPES_OF_USES if task in USES and asked_shapes is None else axes.shapes
-        for shape in shapes:
-            threads = _threads_of(library, count)
-            for cell in _of_size(
-                size,
-                lambda n: Cell(library, task, shape, n, dtype, regime, threads, mode, axes.device),
-            ):
-                why = _why_none(cell, chosen)
-                if why is None:
-                    cells[cell] = None
-                else:
-                    left_out[why] = None
+        for shape, elements in itertools.product(shapes, _elements(size, like)):
+            cell = replace(like, shape=shape, elements=elements)
+            why = _why_none(cell, chosen)
+            if why is None:
+                cells[cell] = None
+            else:
+                left_out[why] = None
     return sorted(cells, key=lambda cell: cell.elements), list(left_out)
 
 
-def _of_size(size: Size, cell: Callable[[int], Cell]) -> Iterator[Cell]:
-    one = cell(1)
-    itemsize = getattr(torch, one.dtype).itemsize
-    space = _space(one.device)
-    for elements in elements_of(size, itemsize, lambda: _most_that_fits(one, itemsize, space)):
-        yield cell(elements)
+def _elements(size: Size, like: Cell) -> list[int]:
+    itemsize = int(getattr(torch, like.dtype).itemsize)
+    return elements_of(size, itemsize, lambda: _most_that_fits(like, itemsize))
 
 
 def _threads_of(library: str, count: int) -> int:
@@ -416,8 +411,8 @@ def bytes_of(cell: Cell, fills: int = 0) -> int:
     return source + payload + 2 * copies * payload + 4 * copies * payload + held + fills * payload
 
 
-def _most_that_fits(cell: Cell, itemsize: int, space: Space) -> int:
-    there = available_bytes(space) or (1 << 30)
+def _most_that_fits(cell: Cell, itemsize: int) -> int:
+    there = available_bytes(_space(cell.device)) or (1 << 30)
     of_one = bytes_of(cell, len(FILLS)) / cell.elements
     held = MOST_HELD if cell.regime == "fresh" else 0
     most = max((there // 2 - held) / max(of_one, itemsize), 1)

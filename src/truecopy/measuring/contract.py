@@ -17,9 +17,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from truecopy.memory.relation import relate
 from truecopy.measuring.methods import Method, pieces
 from truecopy.measuring.works import leaves
+from truecopy.memory.relation import relate
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,18 +64,34 @@ def check(method: Method, source: Any, is_unchanged: Callable[[], bool]) -> Chec
         broken.append("moves the destination to other memory")
     if not unchanged:
         broken.append("writes into the source")
-    first, copied = leaves(source)[0], leaves(copies[0])[0]
-    facts = _facts(copied) | _gradient_of(method.read(output))
+    facts = {**_facts(leaves(copies[0])[0]), **_gradient_of(method.read(output))}
     return Check(
-        method.name, "", tuple(broken), tuple(_notes(_facts(first), facts, said)),
-        relate(source, copies[0]).kind, *facts.values(), said, unchanged,
-    )  # fmt: skip
+        method=method.name,
+        raised="",
+        broken=tuple(broken),
+        notes=tuple(_notes(_facts(leaves(source)[0]), facts, said)),
+        relation=relate(source, copies[0]).kind,
+        warnings=said,
+        source_unchanged=unchanged,
+        **facts,
+    )
 
 
 def _raised(method: Method, error: Exception, unchanged: bool) -> Check:
     what = f"{type(error).__name__}: {_line(error)}"
     broken = () if unchanged else ("writes into the source",)
-    return Check(method.name, what, broken, (), "unknown", (), "", (), "", False, "", (), unchanged)
+    nothing: dict[str, Any] = {
+        "shape": (),
+        "dtype": "",
+        "strides": (),
+        "layout": "",
+        "requires_grad": False,
+        "grad_fn": "",
+    }
+    return Check(
+        method=method.name, raised=what, broken=broken, notes=(), relation="unknown", warnings=(),
+        source_unchanged=unchanged, **nothing,
+    )  # fmt: skip
 
 
 def _line(message: object) -> str:
@@ -133,7 +149,7 @@ def _notes(source: dict[str, Any], copied: dict[str, Any], said: tuple[str, ...]
 
 
 def _facts(value: Any) -> dict[str, Any]:
-    """Shape, dtype and the like of a tensor or array of any library, in the order of `Check`."""
+    """Shape, dtype and the like of a tensor or array of any library, as `Check` has them."""
     if isinstance(value, Tensor):
         node = value.grad_fn
         return {

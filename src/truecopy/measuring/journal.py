@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from io import FileIO
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,7 +26,7 @@ class Journal:
     def __init__(self, result: BenchResult, path: Path | None) -> None:
         self.entries = list(result.log)
         self._path = path
-        self._file = None
+        self._file: FileIO | None = None
         if path is not None:
             envelope = {k: v for k, v in result.to_json().items() if k not in ("log", "results")}
             lines = ",\n".join(map(_line, self.entries))
@@ -37,7 +38,7 @@ class Journal:
         try:
             draft.write_text(text + _END.format(results="[]"))
             draft.replace(path)
-            self._file = path.open("r+b", buffering=0)
+            self._file = FileIO(path, "r+")
         except OSError as error:
             raise CannotWrite(
                 f"cannot be written: {error.strerror or error}", where=str(path)

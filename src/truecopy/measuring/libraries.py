@@ -7,6 +7,7 @@ are their own; NumPy copies with one.
 from __future__ import annotations
 
 import copy
+import importlib
 import importlib.util
 from collections.abc import Callable
 from typing import Any
@@ -47,10 +48,10 @@ def converted(source: Any, library: str) -> Any:
         case "numpy":
             return source.numpy()
         case "jax":
-            import jax.numpy as jnp
+            jnp: Any = importlib.import_module("jax.numpy")
 
             return jnp.array(source.numpy()).block_until_ready()
-    import tensorflow as tf
+    tf: Any = importlib.import_module("tensorflow")
 
     return tf.constant(source.numpy())
 
@@ -105,8 +106,8 @@ def _numpy_into_empty(source: Any) -> Any:
 
 
 def _jax() -> dict[tuple[str, str], Callable[..., Any]]:
-    import jax
-    import jax.numpy as jnp
+    jax: Any = importlib.import_module("jax")
+    jnp: Any = importlib.import_module("jax.numpy")
 
     n, done = DUPLICATES, jax.block_until_ready
     return {
@@ -125,7 +126,7 @@ def _jax() -> dict[tuple[str, str], Callable[..., Any]]:
 
 
 def _tensorflow() -> dict[tuple[str, str], Callable[..., Any]]:
-    import tensorflow as tf
+    tf: Any = importlib.import_module("tensorflow")
 
     n = DUPLICATES
     return {

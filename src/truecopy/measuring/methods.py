@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
 from truecopy.copying.api import copy as tc_copy
 from truecopy.copying.duplicates.api import duplicate
@@ -92,8 +93,8 @@ COPIES = (
     Method("copy.deepcopy", copy.deepcopy, whole=True),
     Method("from_numpy(numpy())", lambda x: torch.from_numpy(x.detach().numpy())),
     Method("from_numpy(numpy().copy())", lambda x: torch.from_numpy(x.detach().numpy().copy())),
-    Method("from_dlpack", lambda x: torch.from_dlpack(x.detach())),
-    Method("from_dlpack(copy=True)", lambda x: torch.from_dlpack(x.detach(), copy=True)),
+    Method("from_dlpack", lambda x: from_dlpack(x.detach())),
+    Method("from_dlpack(copy=True)", lambda x: from_dlpack(x.detach(), copy=True)),
     Method("save and load", through_a_file, whole=True),
     Method("tc.copy", tc_copy, whole=True),
 )

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from truecopy.files.text import printable, shorten
+from truecopy.reports.benches.comparison import bench_comparison
+from truecopy.reports.benches.terminal import bench
 
 WIDTH = 100
 _MOST_ROWS = 20
@@ -308,4 +310,6 @@ _REPORTS: dict[str, Callable[[Any, int], list[str]]] = {
     "comparison": _comparison,
     "aliases": _aliases,
     "plan": _plan,
+    "bench": bench,
+    "bench comparison": bench_comparison,
 }
