@@ -26,7 +26,7 @@ from truecopy.tracing.encoding import encode
 CELL_SECONDS = 5.0
 """What a cell may take where no budget is given, unless it needs more for the least number of rounds."""
 
-MOST_ROUNDS = 500
+MOST_ROUNDS = 1000
 _LOOK_EVERY = 1.5  # rounds grow by this factor between two looks at whether they suffice
 _RESERVED = 0.02  # of a budget, for what is said at the end
 
