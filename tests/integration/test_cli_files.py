@@ -173,14 +173,14 @@ def test_compare_two_records(truecopy: Run, wasteful: Path, tmp_path: Path) -> N
     ("content", "code", "sentence"),
     [
         ('{"kind": "trace", "version": 1}', 3, ("is no record that can be compared. Expected kind "
-         "inspection. Got 'trace'. Print records with --json, and compare two of one kind.")),
+         "bench or inspection. Got 'trace'. Print records with --json, and compare two of one kind.")),
         ('{"kind": "inspection", "version": 99}', 3, ("is a record of a version that this truecopy "
          "does not know. Expected version 1. Got 99. Make the record again with this version.")),
         ('{"kind": "inspection", "version": 1}', 3, ("is no whole record of an inspection: its "
          "entries are not as truecopy writes them. Make the record again with `truecopy inspect "
          "--json`.")),
         ('{"kind": ["inspection"], "version": 1}', 3, ("is no record that can be compared. Expected "
-         "kind inspection. Got ['inspection']. Print records with --json, and compare two of one "
+         "kind bench or inspection. Got ['inspection']. Print records with --json, and compare two of one "
          "kind.")),
         ("{", 3, ("has JSON that cannot be read. Got JSONDecodeError: Expecting property name "
          "enclosed in double quotes: line 1 column 2 (char 1). Copy or download the file again; if "

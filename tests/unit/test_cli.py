@@ -102,8 +102,9 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     """`--help` lists each command with the first words of its docstring."""
     assert cli.main(["--help"]) == 0
     out = capsys.readouterr().out
+    width = max(map(len, cli.COMMANDS))
     for name, command in cli.COMMANDS.items():
-        assert f"  {name}  {command.__doc__}" in out
+        assert f"  {name:{width}}  {command.__doc__}" in out
 
 
 def test_a_closed_pipe_is_quiet() -> None:

@@ -45,6 +45,8 @@ class Asked:
 
     def methods_in(self, cell: Cell) -> tuple[Method, ...]:
         """What takes part in a cell: the reference first, asked for or not, and what was asked for."""
+        if cell.task in USES:
+            return ()
         every = every_method(cell.library)
         fits = [one for one in (*every, *self.methods) if is_of(one, cell)]
         return tuple(dict.fromkeys((fits[0], *(one for one in fits if one in self.methods))))

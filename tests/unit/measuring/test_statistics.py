@@ -119,6 +119,13 @@ def test_what_is_said_can_be_said(seed: int, scale: float, noise: float, rounds:
     assert (found.reason == "too-few-rounds") == (rounds < LEAST_ROUNDS)
 
 
+def test_skewed_times_make_no_bias() -> None:
+    """Times that are seldom short and often long, as times are, do not make one of two equals the faster."""
+    draw = np.random.default_rng(3)
+    one, two, three = (1 + draw.exponential(0.1, 20_000) for _ in range(3))
+    assert abs(judge(list(one), list(two), list(three)).ratio - 1) < 0.002
+
+
 def test_a_difference_below_the_floor_is_not_named() -> None:
     """Where the reference differs from itself by 10 %, 8 % is nothing, and the reason says so."""
     reference = drawn(1, 1, 0.001)

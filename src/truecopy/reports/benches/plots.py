@@ -84,7 +84,7 @@ def methods_of(cells: list[Any]) -> list[str]:
 def _ratios(axes: Any, cells: list[Any]) -> None:
     axes.set_yscale("log")
     axes.set_ylabel(f"time / time of {cells[0].reference}")
-    axes.axhline(1, color="black", linewidth=0.8)
+    axes.axhline(1, color="black", linewidth=0.8, label=cells[0].reference)
     judged = [(m.opened.payload_bytes, floor) for m in cells if (floor := floor_of(m)) is not None]
     if judged:
         noise = [floor for _, floor in judged]
