@@ -142,7 +142,7 @@ def _write(args: argparse.Namespace, found: Any) -> None:
 
 
 def _list_methods() -> int:
-    from truecopy.measuring.asking import every_method
+    from truecopy.measuring.finding import every_method
     from truecopy.measuring.libraries import LIBRARIES, is_installed
 
     for library in LIBRARIES:

@@ -14,5 +14,9 @@ samples, and everything that is said of them is a function of these.
     statistics  the ratio to the reference with its interval
     verdict     faster, slower, same, or cannot tell, and why
     faster      the smallest use of all this: is A faster than B, on this input?
+    asking      a request that makes sense, by `finding` methods and `sizes`
+    opening     a cell made ready to be measured
+    api         `bench`: all cells, within a budget
     record      the result; `journal` keeps it on disk while it grows
+    comparison  two results side by side; `advice` what one of them says, in words
 """

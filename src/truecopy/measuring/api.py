@@ -10,16 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from truecopy.errors import CannotWrite
-from truecopy.measuring.asking import Asked, MethodLike, Size, ask
+from truecopy.measuring.asking import Asked, ask
 from truecopy.measuring.cells import OWN_THREADS, Cell, in_mode
 from truecopy.measuring.clock import Clock, clock_of
 from truecopy.measuring.faster import torch_threads
+from truecopy.measuring.finding import MethodLike
 from truecopy.measuring.journal import Journal, read_journal
 from truecopy.measuring.machine import this_machine
 from truecopy.measuring.opening import OutOfTime, Ready, open_cell
 from truecopy.measuring.record import CEILING, TWIN, BenchResult, Measured, Opened
 from truecopy.measuring.regimes import Regime
 from truecopy.measuring.rounds import Round, objects_set_aside, run_round
+from truecopy.measuring.sizes import Size
 from truecopy.measuring.verdict import LEAST_ROUNDS, is_decided
 from truecopy.tracing.encoding import encode
 
@@ -174,7 +176,8 @@ class _Run:
         took = self._clock.now() - began
         self._opening.took(cell, took)
         ready, rounds = self._resumed(ready, before)
-        ended = self._rounds(place, cell, ready, rounds, took)
+        # Each method was called four times at least; a round calls it twice.
+        ended = self._rounds(place, cell, ready, rounds, took / 2)
         if not ready.is_unchanged() and not ready.changed:
             self._note_changed(place, "a method that was not caught in the act")
         self._journal.append({"cell": place, "ended": ended})

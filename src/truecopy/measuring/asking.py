@@ -1,14 +1,11 @@
-"""What was asked for, once it makes sense: methods found by name, sizes that fit, every cell in order."""
+"""What was asked for, once it makes sense: every cell in order, and whether there is memory for it."""
 
 from __future__ import annotations
 
 import difflib
-import importlib.util
 import itertools
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,24 +13,15 @@ import torch
 from truecopy.copying.duplicates.available import available_bytes, refuse_more_than_there_is
 from truecopy.errors import UsageError
 from truecopy.measuring.cells import DUPLICATES, MODES, OWN_THREADS, REGIMES, Cell
-from truecopy.measuring.libraries import LIBRARIES, is_installed, methods_of, why_not
-from truecopy.measuring.methods import COPIES, DUPLICATIONS, FILLS, Method
+from truecopy.measuring.finding import MethodLike, every_method, find_methods
+from truecopy.measuring.libraries import why_not
+from truecopy.measuring.methods import FILLS, Method
 from truecopy.measuring.record import Request
 from truecopy.measuring.regimes import MOST_HELD
+from truecopy.measuring.sizes import DEFAULT_SIZES, Size, elements_of
 from truecopy.measuring.uses import SHAPES_OF_USES, USES
 from truecopy.measuring.works import LEAST, SHAPES, storage_factor
 from truecopy.memory.region import CPU, Space
-
-Size = int | str
-MethodLike = str | Callable[[Any], Any]
-
-DEFAULT_SIZES: tuple[Size, ...] = ("1KiB", "1MiB", "16MiB")
-GROUPS = ("copies", "duplicates", "uses", *LIBRARIES, "all")
-"""Names that stand for several methods."""
-
-_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-_SIZE = re.compile(r"(?:(\d+)\^)?(\d+)(B|KiB|MiB|GiB)?")
-_MOST_POWERS = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,167 +44,6 @@ def is_of(method: Method, cell: Cell) -> bool:
     """Whether a method does the task of a cell, in a form that its regime asks for."""
     fills = cell.regime == "into"
     return (method.library, method.task, method.fills) == (cell.library, cell.task, fills)
-
-
-def every_method(library: str) -> tuple[Method, ...]:
-    """All methods of a library, references first."""
-    return (*COPIES, *FILLS, *DUPLICATIONS) if library == "torch" else methods_of(library)
-
-
-# --- methods --------------------------------------------------------------------------------------
-
-
-def find_methods(wanted: Iterable[MethodLike]) -> tuple[Method, ...]:
-    """Methods by name, by group, from a file, or as functions. Raises UsageError for unknown ones."""
-    found: dict[Method, None] = {}
-    for one in wanted:
-        found.update(dict.fromkeys(_methods(one)))
-    return tuple(found)
-
-
-def _methods(one: MethodLike) -> Sequence[Method]:
-    if not isinstance(one, str):
-        if not callable(one):
-            raise UsageError(
-                f"methods={one!r} is no method",
-                expected="a name, FILE.py:FUNCTION or a function",
-                got=type(one).__name__,
-            )
-        return [Method(getattr(one, "__name__", repr(one)), one)]
-    match one:
-        case "copies":
-            return [*COPIES, *FILLS]
-        case "duplicates":
-            return DUPLICATIONS
-        case "uses":
-            return []
-        case "torch":
-            return every_method("torch")
-        case "all":
-            return [
-                m for library in LIBRARIES if is_installed(library) for m in every_method(library)
-            ]
-        case _ if one in LIBRARIES:
-            return _of_library(one)
-        case _ if ".py:" in one:
-            return [_from_file(one)]
-    return [_named(one)]
-
-
-def _of_library(library: str) -> Sequence[Method]:
-    if not is_installed(library):
-        raise UsageError(
-            f"{library} is not installed",
-            expected="one of " + ", ".join(filter(is_installed, LIBRARIES)),
-            got=library,
-            way_out=f"Install {library}; truecopy does not need it",
-        )
-    return methods_of(library)
-
-
-def _named(name: str) -> Method:
-    known = {one.name: one for one in every_method("torch")}
-    if name in known:
-        return known[name]
-    for library in LIBRARIES[1:]:
-        if is_installed(library) and _may_be_of(name, library):
-            known |= {one.name: one for one in methods_of(library)}
-            if name in known:
-                return known[name]
-    near = difflib.get_close_matches(name, (*known, *GROUPS), n=1, cutoff=0.4)
-    raise UsageError(
-        f"no method is called {name!r}",
-        expected="a method, one of " + ", ".join(GROUPS) + ", or FILE.py:FUNCTION",
-        got=repr(name),
-        way_out=f"Did you mean {near[0]!r}?" if near else "`truecopy bench --list` names them all",
-    )
-
-
-def _may_be_of(name: str, library: str) -> bool:
-    """Whether a name could be that of a library's method: importing one takes seconds."""
-    marks = {
-        "numpy": ("np.", "ndarray", "NumPy"), "jax": ("jax", "jnp.", "JAX"),
-        "tensorflow": ("tf.", "TensorFlow"),
-    }  # fmt: skip
-    return any(mark in name for mark in marks[library])
-
-
-def _from_file(text: str) -> Method:
-    """`FILE.py:FUNCTION`: a function of the user's, which takes a tensor and returns its copy."""
-    file, _, name = text.rpartition(":")
-    path = Path(file)
-    if not path.is_file():
-        raise UsageError(f"there is no file {file!r}", expected="FILE.py:FUNCTION", got=repr(text))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        raise UsageError(
-            f"{file} cannot be run",
-            expected="a Python file",
-            got=f"{type(error).__name__}: {error}",
-        ) from error
-    function = vars(module).get(name)
-    if not callable(function):
-        there = [n for n, v in vars(module).items() if callable(v) and not n.startswith("_")]
-        near = difflib.get_close_matches(name, there, n=1, cutoff=0.4)
-        raise UsageError(
-            f"{file} has no function {name!r}",
-            expected="FILE.py:FUNCTION",
-            got=repr(text),
-            way_out=f"Did you mean {near[0]!r}?" if near else None,
-        )
-    return Method(f"{path.name}:{name}", function)
-
-
-# --- sizes ----------------------------------------------------------------------------------------
-
-
-def elements_of(size: Size, itemsize: int, most: Callable[[], int]) -> list[int]:
-    """Numbers of elements that a size names: `1024`, `2^10`, `16MiB` (of memory), `2^0..2^20`, `2^0..`.
-
-    A range goes by powers of two; one without an end goes on to `most()`.
-    """
-    if isinstance(size, int) and not isinstance(size, bool):
-        if size < 1:
-            raise _bad_size(size)
-        return [size]
-    if not isinstance(size, str):
-        raise _bad_size(size)
-    first, dots, last = size.replace(" ", "").partition("..")
-    least = _number(first, itemsize, size)
-    if not dots:
-        return [least]
-    end = _number(last, itemsize, size) if last else most()
-    if end < least:
-        raise _bad_size(size)
-    return [least << power for power in range(_MOST_POWERS) if least << power <= end]
-
-
-def _number(text: str, itemsize: int, whole: str) -> int:
-    found = _SIZE.fullmatch(text)
-    if found is None:
-        raise _bad_size(whole)
-    base, number, unit = found.groups()
-    if base is not None and int(number) > 64:
-        raise _bad_size(whole)
-    value = int(number) if base is None else int(base) ** int(number)
-    if unit is not None:
-        value = value * _UNITS[unit] // itemsize
-    if value < 1:
-        raise _bad_size(whole)
-    return value
-
-
-def _bad_size(size: object) -> UsageError:
-    return UsageError(
-        f"{size!r} is no size",
-        expected="elements, 1 or more (1024, 2^10), bytes (16MiB), or a range (2^0..2^20, 2^0..)",
-        got=repr(size),
-    )
 
 
 # --- cells ----------------------------------------------------------------------------------------

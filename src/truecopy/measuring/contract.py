@@ -239,10 +239,11 @@ class Watch:
     def restore(self) -> None:
         """Write back what was there."""
         for leaf, kept in zip(leaves(self._source), self._kept, strict=True):
+            once = _once(leaf.stride()) if isinstance(leaf, Tensor) else ()
             if isinstance(leaf, Tensor):
                 with torch.no_grad():
-                    leaf.detach().copy_(kept)
-            elif isinstance(leaf, np.ndarray):
+                    leaf.detach()[once].copy_(kept[once])
+            elif isinstance(leaf, np.ndarray) and leaf.flags.writeable:
                 np.copyto(leaf, kept)
 
     def _sample(self) -> list[Tensor]:
@@ -251,6 +252,11 @@ class Watch:
             for leaf, places in zip(map(_plain, leaves(self._source)), self._places, strict=False)
             if places is not None
         ]
+
+
+def _once(strides: tuple[int, ...]) -> tuple[slice, ...]:
+    """Each byte of an expanded tensor once: torch refuses to write it many times."""
+    return tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)
 
 
 def _plain(leaf: Any) -> Any:

@@ -60,11 +60,11 @@ def faster(
     with torch_threads(threads), objects_set_aside():
         calls = calibrate(entries, how)
         order, look = random.Random(seed), LEAST_ROUNDS
-        longest = 0.0
-        while not done or clock.now() + longest <= ends:
+        took = 0.0
+        while not done or clock.now() + took <= ends:
             began = clock.now()
             done.append(run_round(entries, calls, how, order))
-            longest = max(longest, clock.now() - began)
+            took = clock.now() - began
             if len(done) >= look:
                 if is_decided(verdict_on(done, 2, resamples=500)):
                     break

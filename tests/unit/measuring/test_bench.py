@@ -12,11 +12,11 @@ from clocks import SteadyClock
 from truecopy.errors import CannotRead, CannotWrite, NotEnoughMemory, UsageError
 from truecopy.files.beside import set_beside
 from truecopy.measuring.advice import advise
-from truecopy.measuring.asking import elements_of
 from truecopy.measuring.comparison import compare_benches
 from truecopy.measuring.journal import read_journal
 from truecopy.measuring.machine import this_machine
 from truecopy.measuring.record import CEILING, TWIN
+from truecopy.measuring.sizes import elements_of
 from truecopy.measuring.uses import CONTIGUOUS, MAKING, break_even
 from truecopy.measuring.verdict import LEAST_ROUNDS, Verdict
 from truecopy.records import Record
