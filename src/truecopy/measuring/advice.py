@@ -25,10 +25,7 @@ def _of_cell(measured: Measured) -> Iterator[str]:
     if not measured.rounds:
         return
     if measured.break_even is not None:
-        yield (
-            f"for {measured.cell.task} of {_case(measured.cell)}, contiguous() pays for itself "
-            f"{measured.break_even.why}."
-        )
+        yield (f"For {measured.cell.task} of {_case(measured.cell)}, {measured.break_even.why}.")
     elif measured.cell.task not in USES:
         yield from _of_copies(measured)
 
@@ -46,14 +43,14 @@ def _of_copies(measured: Measured) -> Iterator[str]:
     if faster:
         best = faster[0]
         yield (
-            f"for {case}, take {best.method}: {_time(best)}, {_ratio(best)} times that of "
+            f"For {case}, take {best.method}: {_time(best)}, {_ratio(best)} times that of "
             f"{reference.method} ({_time(reference)})."
         )
     else:
         beside = (
             f"; {_names(alike)} {'takes' if len(alike) == 1 else 'take'} as long" if alike else ""
         )
-        yield f"for {case}, nothing was faster than {reference.method} ({_time(reference)}){beside}."
+        yield f"For {case}, nothing was faster than {reference.method} ({_time(reference)}){beside}."
     slow = [row for row in sound if _says(row, "slower")]
     if slow:
         yield f"There {slow[-1].method} takes {_ratio(slow[-1])} times as long."

@@ -20,6 +20,9 @@ Use = Callable[[Tensor], Any]
 
 AS_IT_IS, CONTIGUOUS, MAKING = "as it is", "made contiguous before", "contiguous()"
 
+_NEVER = "contiguous() never pays for itself"
+_DOUBT = "whether contiguous() pays for itself one cannot tell"
+
 SHAPES_OF_USES = ("strided", "transposed", "expanded")
 
 _COLUMNS = 16  # of the matrix that a work is multiplied with
@@ -60,20 +63,22 @@ class BreakEven:
     uses: int | None
     least: int | None  # at the ends of the interval of the gain; None: never
     most: int | None
-    why: str
+    why: str  # in words
 
 
 def break_even(making: float, as_it_is: float, contiguous: Verdict) -> BreakEven:
     """From seconds of making the copy and of a use as it is, and the verdict on the use of the copy."""
     match contiguous.word:
         case "slower":
-            return BreakEven(None, None, None, "never: the use is slower on the copy")
+            return BreakEven(None, None, None, f"{_NEVER}: the use is slower on the copy")
         case "same":
-            return BreakEven(None, None, None, "never: the use takes as long on the copy")
+            return BreakEven(None, None, None, f"{_NEVER}: the use takes as long on the copy")
         case "cannot tell":
-            return BreakEven(None, None, None, f"cannot tell: {contiguous.why}")
+            return BreakEven(None, None, None, f"{_DOUBT} ({contiguous.reason})")
     uses, most, least = (
         math.ceil(making / (as_it_is * (1 - ratio)))
         for ratio in (contiguous.ratio, contiguous.high, contiguous.low)
     )
-    return BreakEven(uses, least, most, f"after {uses:,} uses ({least:,} to {most:,})")
+    times = f"after {uses:,} use{'' if uses == 1 else 's'}"
+    times += f" ({least:,} to {most:,})" if least != most else ""
+    return BreakEven(uses, least, most, f"contiguous() has paid for itself {times}")

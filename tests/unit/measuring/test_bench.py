@@ -289,7 +289,7 @@ def test_uses() -> None:
     assert {cell.cell.shape for cell in found.cells} == {"strided", "transposed", "expanded"}
     assert {cell.opened.entries[2:4] for cell in found.cells} == {(CONTIGUOUS, MAKING)}
     assert all(cell.break_even is not None for cell in found.cells)
-    assert "contiguous() has paid for itself here never" in str(found)
+    assert "contiguous() never pays for itself: the use takes as long on the copy" in str(found)
 
 
 def verdict(word: Any, ratio: float = 1.0, low: float = 1.0, high: float = 1.0) -> Verdict:

@@ -83,7 +83,7 @@ def notes(measured: Any, page: int) -> Iterator[str]:
     yield from (f"{code}: {REASONS[code]}" for code in sorted(codes - {""}))
     yield from _of_memory(measured, page)
     if measured.break_even is not None:
-        yield f"contiguous() has paid for itself here {measured.break_even.why}"
+        yield measured.break_even.why
 
 
 def _said_of(measured: Any, row: Any) -> Iterator[str]:
@@ -100,6 +100,8 @@ def _said_of(measured: Any, row: Any) -> Iterator[str]:
 
 def _of_memory(measured: Any, page: int) -> Iterator[str]:
     opened = measured.opened
+    if measured.cell.task not in ("copy", "duplicate"):
+        return
     if opened.source_bytes < opened.payload_bytes and measured.cell.task == "copy":
         yield (
             f"the source reaches {opened.source_bytes:,} bytes, of {opened.payload_bytes:,} that a copy "
@@ -108,7 +110,7 @@ def _of_memory(measured: Any, page: int) -> Iterator[str]:
     elif any(measured.is_sound(r.method) and (r.of_ceiling or 0) > _ABOVE for r in measured.rows):
         yield "above 100 % of the ceiling: the call weighs more than its bytes, or caches hold them"
     pages = opened.payload_bytes / page
-    if measured.cell.regime == "recycled" and measured.cell.task in ("copy", "duplicate"):
+    if measured.cell.regime == "recycled":
         fresh = [
             r.method for r in measured.rows if pages >= 2 and (r.faults or 0) >= _FRESH * pages
         ]
