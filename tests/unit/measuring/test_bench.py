@@ -358,6 +358,13 @@ def test_advice_is_of_what_was_measured() -> None:
     assert "deepcopy" not in text
 
 
+def test_sizes_that_say_the_same_are_one_case() -> None:
+    """Advice on a range of sizes of which the same was found is one sentence, not one for each."""
+    text = advise(bench(["clone", "copy.deepcopy"], sizes="2^4..2^6"))
+    assert "For contiguous 16 to 64 x float32" in text
+    assert text.count("For ") == 1
+
+
 # --- two results ----------------------------------------------------------------------------------
 
 
