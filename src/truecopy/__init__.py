@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     )
     from truecopy.explaining.facts import Explanation
     from truecopy.explaining.lookup import explain
+    from truecopy.measuring.api import bench
+    from truecopy.measuring.record import BenchResult
     from truecopy.memory.aliases import Aliases, aliases
     from truecopy.memory.holders import Holder, who_shares
     from truecopy.memory.relation import Relation, assert_independent, relate
@@ -43,6 +45,7 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Aliases",
+    "BenchResult",
     "Best",
     "CannotCopy",
     "CannotRead",
@@ -69,6 +72,7 @@ __all__ = [
     "__version__",
     "aliases",
     "assert_independent",
+    "bench",
     "copy",
     "deepcopy",
     "duplicate",
@@ -82,6 +86,7 @@ __all__ = [
 
 _HOMES = {
     "Aliases": "truecopy.memory.aliases",
+    "BenchResult": "truecopy.measuring.record",
     "Best": "truecopy.snapshots.best",
     "CannotCopy": "truecopy.errors",
     "CannotRead": "truecopy.errors",
@@ -107,6 +112,7 @@ _HOMES = {
     "UsageError": "truecopy.errors",
     "aliases": "truecopy.memory.aliases",
     "assert_independent": "truecopy.memory.relation",
+    "bench": "truecopy.measuring.api",
     "copy": "truecopy.copying.api",
     "deepcopy": "truecopy.copying.api",
     "duplicate": "truecopy.copying.duplicates.api",

@@ -26,20 +26,18 @@ MAY_IMPORT: dict[str, set[str]] = {
     "copying": {"structure", "memory"},
     "tracing": {"structure", "memory"},
     "explaining": {"structure", "memory", "tracing"},
-    "files": {"structure", "memory", "copying", "tracing"},
+    "files": {"structure", "memory", "copying"},
     "snapshots": {"structure", "memory", "copying", "files"},  # files: the one on disk
-    "reports": {"structure", "memory", "copying", "tracing", "files"},
-    "cli": {
-        "structure",
-        "memory",
-        "copying",
-        "tracing",
-        "files",
-        "reports",
-        "explaining",
-        "truecopy",
+    "measuring": {"structure", "memory", "copying", "snapshots", "tracing"},
+    "comparing": {"files", "tracing", "measuring"},
+    "reports": {
+        "structure", "memory", "copying", "tracing", "explaining", "measuring", "files", "comparing",
     },
-}
+    "cli": {
+        "structure", "memory", "copying", "tracing", "explaining", "measuring", "files", "comparing",
+        "reports", "truecopy",
+    },
+}  # fmt: skip
 FOR_ALL = {"errors", "_torch", "records"}
 # The package itself names every room, so only its front doors may import from it.
 FRONT_DOORS = {"__init__", "__main__"}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from inspect import cleandoc
 
 from truecopy import __version__
+from truecopy.cli.bench import Bench
 from truecopy.cli.command import Command, CommandError, ExitCode
 from truecopy.cli.compact import Compact
 from truecopy.cli.compare import Compare
@@ -25,6 +26,7 @@ COMMANDS: dict[str, Command] = {
         Trace(),
         Report(),
         Explain(),
+        Bench(),
     )
 }
 

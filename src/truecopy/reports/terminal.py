@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from truecopy.files.text import printable
+from truecopy.reports.benches.comparison import bench_comparison
+from truecopy.reports.benches.terminal import bench
 from truecopy.reports.tables import count as _count
 from truecopy.reports.tables import name_all as _paths
 from truecopy.reports.tables import section as _section
@@ -259,4 +261,6 @@ _REPORTS: dict[str, Callable[[Any, int], list[str]]] = {
     "trace": _trace,
     "trace comparison": _changes,
     "explanation": _explanation,
+    "bench": bench,
+    "bench comparison": bench_comparison,
 }
