@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "tracing": {"structure", "memory"},
     "measuring": {"structure", "memory", "copying", "tracing"},
     "files": {"structure", "memory", "copying", "measuring"},
+    "answers": {"structure", "memory", "copying", "tracing", "files", "measuring", "truecopy"},
     "reports": {"structure", "memory", "copying", "tracing", "measuring", "files"},
     "cli": {
         "structure",
@@ -35,6 +36,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "tracing",
         "measuring",
         "files",
+        "answers",
         "reports",
         "truecopy",
     },
