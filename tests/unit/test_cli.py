@@ -88,7 +88,10 @@ def test_a_command_decides_its_code(run: Callable[..., int]) -> None:
     ("argv", "text"),
     [
         (["inspct"], "no command is called 'inspct': did you mean inspect?"),
-        (["zzz"], "no command is called 'zzz': there are inspect, compact, compare, bench"),
+        (
+            ["zzz"],
+            "no command is called 'zzz': there are inspect, compact, compare, bench, answers",
+        ),
         ([], "the following arguments are required: COMMAND"),
     ],
 )
@@ -102,8 +105,9 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     """`--help` lists each command with the first words of its docstring."""
     assert cli.main(["--help"]) == 0
     out = capsys.readouterr().out
+    width = max(map(len, cli.COMMANDS))
     for name, command in cli.COMMANDS.items():
-        assert f"  {name}  {command.__doc__}" in out
+        assert f"  {name:{width}}  {command.__doc__}" in out
 
 
 def test_a_closed_pipe_is_quiet() -> None:

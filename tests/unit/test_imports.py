@@ -48,6 +48,8 @@ def test_import_brings_nothing_heavy() -> None:
         (["inspect", "no-such-file.pt"], 3),
         (["compact", "no-such-file.pt", "out.pt"], 3),
         (["compare", "no-such-file.pt", "nor-this.pt"], 3),
+        (["answers", "--help"], 0),
+        (["answers", "duplicat"], 2),
     ],
 )
 def test_help_and_mistakes_are_answered_without_torch(argv: list[str], code: int) -> None:

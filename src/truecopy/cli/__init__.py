@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from inspect import cleandoc
 
 from truecopy import __version__
+from truecopy.cli.answers import Answers
 from truecopy.cli.bench import Bench
 from truecopy.cli.command import Command, CommandError, ExitCode
 from truecopy.cli.compact import Compact
@@ -16,7 +17,7 @@ from truecopy.cli.inspect import Inspect
 
 COMMANDS: dict[str, Command] = {
     type(command).__name__.lower(): command
-    for command in (Inspect(), Compact(), Compare(), Bench())
+    for command in (Inspect(), Compact(), Compare(), Bench(), Answers())
 }
 
 # As a shell would name the signal that ended us: 128 + SIGINT, 128 + SIGPIPE.

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from truecopy.files.text import printable, shorten
+from truecopy.reports.answers import answers
 from truecopy.reports.benches.comparison import bench_comparison
 from truecopy.reports.benches.terminal import bench
 
@@ -310,6 +311,7 @@ _REPORTS: dict[str, Callable[[Any, int], list[str]]] = {
     "comparison": _comparison,
     "aliases": _aliases,
     "plan": _plan,
+    "answers": answers,
     "bench": bench,
     "bench comparison": bench_comparison,
 }
