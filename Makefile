@@ -16,7 +16,7 @@ PYTHONS := python3.11 python3.12 python3.13 python3 python
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check test-gpu bench clean
+.PHONY: help demo test check test-gpu bench answers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo 'make check     lint, types, doctests, a clean import'
 	@echo 'make test-gpu  run what needs a device and print a report to send'
 	@echo 'make bench     time copies side by side with their peers'
+	@echo 'make answers   write docs/answers/ from the package and the kept figures'
 	@echo 'make clean     remove .venv and caches'
 
 demo: $(RUNTIME)
@@ -45,6 +46,9 @@ test-gpu: $(TEST)
 
 bench: $(BENCH)
 	$(PY) benchmarks/run.py $(ARGS)
+
+answers: $(TEST)
+	$(PY) benchmarks/answer_pages.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
