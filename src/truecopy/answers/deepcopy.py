@@ -28,7 +28,7 @@ def complex_model() -> nn.Sequential:
 
 
 def deep_detach_copy(tensor: Any) -> Any:
-    """The article's function, as it stands there."""
+    """The article's function."""
     if isinstance(tensor, torch.Tensor):
         return copy.deepcopy(tensor.detach())
     if isinstance(tensor, (list, tuple)):

@@ -42,7 +42,7 @@ def page(answer: Answer, figures: Figures, machine: str) -> str:
         "## The proofs",
         "",
         f"`truecopy answers {answer.topic}` runs all of them on your installation.",
-        f"Times were {machine}.",
+        *([f"Times were {machine}."] if any(map(is_race, answer.proofs)) else []),
         "Beside torch they use:",
         "",
         *_block(preamble(answer)),
