@@ -16,7 +16,7 @@ PYTHONS := python3.11 python3.12 python3.13 python3 python
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check test-gpu test-kills operations bench clean
+.PHONY: help demo test check test-gpu test-kills operations bench answers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -27,6 +27,7 @@ help:
 	@echo 'make test-kills  kill what saves 200 times, and look at each file that is left'
 	@echo 'make operations  watch every operation of the installed torch, and write what is said of them'
 	@echo 'make bench     time copies side by side with their peers'
+	@echo 'make answers   write docs/answers/ from the package and the kept figures'
 	@echo 'make clean     remove .venv and caches'
 
 demo: $(RUNTIME)
@@ -55,6 +56,9 @@ operations: $(TEST)
 
 bench: $(BENCH)
 	$(PY) benchmarks/run.py $(ARGS)
+
+answers: $(TEST)
+	$(PY) benchmarks/answer_pages.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

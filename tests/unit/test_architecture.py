@@ -30,12 +30,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "snapshots": {"structure", "memory", "copying", "files"},  # files: the one on disk
     "measuring": {"structure", "memory", "copying", "snapshots", "tracing"},
     "comparing": {"files", "tracing", "measuring"},
+    "answers": {"structure", "memory", "copying", "tracing", "files", "measuring", "truecopy"},
     "reports": {
         "structure", "memory", "copying", "tracing", "explaining", "measuring", "files", "comparing",
     },
     "cli": {
         "structure", "memory", "copying", "tracing", "explaining", "measuring", "files", "comparing",
-        "reports", "truecopy",
+        "reports", "answers", "truecopy",
     },
 }  # fmt: skip
 FOR_ALL = {"errors", "_torch", "records"}

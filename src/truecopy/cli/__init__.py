@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from inspect import cleandoc
 
 from truecopy import __version__
+from truecopy.cli.answers import Answers
 from truecopy.cli.bench import Bench
 from truecopy.cli.command import Command, CommandError, ExitCode
 from truecopy.cli.compact import Compact
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Command] = {
         Report(),
         Explain(),
         Bench(),
+        Answers(),
     )
 }
 

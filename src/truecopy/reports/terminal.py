@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from truecopy.files.text import printable
+from truecopy.reports.answers import answers
 from truecopy.reports.benches.comparison import bench_comparison
 from truecopy.reports.benches.terminal import bench
 from truecopy.reports.tables import count as _count
@@ -261,6 +262,7 @@ _REPORTS: dict[str, Callable[[Any, int], list[str]]] = {
     "trace": _trace,
     "trace comparison": _changes,
     "explanation": _explanation,
+    "answers": answers,
     "bench": bench,
     "bench comparison": bench_comparison,
 }
