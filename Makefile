@@ -16,7 +16,7 @@ PYTHONS := python3.11 python3.12 python3.13 python3 python
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check test-gpu test-kills bench clean
+.PHONY: help demo test check test-gpu test-kills operations bench answers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,7 +25,9 @@ help:
 	@echo 'make check     lint, types, doctests, a clean import'
 	@echo 'make test-gpu  run what needs a device and print a report to send'
 	@echo 'make test-kills  kill what saves 200 times, and look at each file that is left'
+	@echo 'make operations  watch every operation of the installed torch, and write what is said of them'
 	@echo 'make bench     time copies side by side with their peers'
+	@echo 'make answers   write docs/answers/ from the package and the kept figures'
 	@echo 'make clean     remove .venv and caches'
 
 demo: $(RUNTIME)
@@ -47,8 +49,16 @@ test-gpu: $(TEST)
 test-kills: $(TEST)
 	@folder=$$(mktemp -d); $(PY) tests/kills.py 200 $$folder tests/kills.json; code=$$?; rm -r $$folder; exit $$code
 
+# What `truecopy explain` knows, and the page of all of it. A change of torch shows in the diff.
+operations: $(TEST)
+	$(PY) -W ignore -m truecopy.explaining
+	$(PY) -m truecopy explain --page docs/operations.html --force
+
 bench: $(BENCH)
 	$(PY) benchmarks/run.py $(ARGS)
+
+answers: $(TEST)
+	$(PY) benchmarks/answer_pages.py
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis

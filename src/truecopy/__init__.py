@@ -31,6 +31,10 @@ if TYPE_CHECKING:
         UsageError,
         WrittenTo,
     )
+    from truecopy.explaining.facts import Explanation
+    from truecopy.explaining.lookup import explain
+    from truecopy.measuring.api import bench
+    from truecopy.measuring.record import BenchResult
     from truecopy.memory.aliases import Aliases, aliases
     from truecopy.memory.holders import Holder, who_shares
     from truecopy.memory.relation import Relation, assert_independent, relate
@@ -46,12 +50,14 @@ __version__ = "0.1.0.dev0"
 
 __all__ = [
     "Aliases",
+    "BenchResult",
     "Best",
     "BrokenExpectation",
     "CannotCopy",
     "CannotRead",
     "CannotWrite",
     "Change",
+    "Explanation",
     "Holder",
     "MemoryWritten",
     "NonLeaf",
@@ -76,10 +82,12 @@ __all__ = [
     "__version__",
     "aliases",
     "assert_independent",
+    "bench",
     "copy",
     "deepcopy",
     "duplicate",
     "expect",
+    "explain",
     "plan",
     "register",
     "relate",
@@ -90,12 +98,14 @@ __all__ = [
 
 _HOMES = {
     "Aliases": "truecopy.memory.aliases",
+    "BenchResult": "truecopy.measuring.record",
     "Best": "truecopy.snapshots.best",
     "BrokenExpectation": "truecopy.errors",
     "CannotCopy": "truecopy.errors",
     "CannotRead": "truecopy.errors",
     "CannotWrite": "truecopy.errors",
     "Change": "truecopy.snapshots.changes",
+    "Explanation": "truecopy.explaining.facts",
     "Holder": "truecopy.memory.holders",
     "MemoryWritten": "truecopy.errors",
     "NonLeaf": "truecopy.errors",
@@ -119,10 +129,12 @@ _HOMES = {
     "WrittenTo": "truecopy.errors",
     "aliases": "truecopy.memory.aliases",
     "assert_independent": "truecopy.memory.relation",
+    "bench": "truecopy.measuring.api",
     "copy": "truecopy.copying.api",
     "deepcopy": "truecopy.copying.api",
     "duplicate": "truecopy.copying.duplicates.api",
     "expect": "truecopy.tracing.expecting",
+    "explain": "truecopy.explaining.lookup",
     "plan": "truecopy.copying.api",
     "register": "truecopy.structure.kinds",
     "relate": "truecopy.memory.relation",

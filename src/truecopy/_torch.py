@@ -471,6 +471,28 @@ def answers_operations(cls: type) -> bool:
     ) and not issubclass(cls, FakeTensor)
 
 
+def operator_database() -> list[Any]:
+    """Every operation that torch tests itself with, with its samples.
+
+    Nothing public lists operations with inputs that they take. Its module asks for a test library, for
+    one class; a stand-in does where that is not installed.
+    """
+    import sys
+    import types
+    import unittest
+
+    stand_in = types.ModuleType("expecttest")
+    stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+    missing = "expecttest" not in sys.modules
+    sys.modules.setdefault("expecttest", stand_in)
+    try:
+        from torch.testing._internal.common_methods_invocations import op_db
+    finally:
+        if missing:
+            del sys.modules["expecttest"]
+    return list(op_db)
+
+
 BACKWARD_ENGINE = torch.autograd.graph._engine_run_backward.__code__
 """The last Python frame before a backward pass: below it nodes run, and what Python code they call."""
 

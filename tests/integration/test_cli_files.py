@@ -172,8 +172,9 @@ def test_compare_two_records(truecopy: Run, wasteful: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("content", "code", "sentence"),
     [
-        ('{"kind": "plan", "version": 1}', 3, ("is no record that can be compared. Expected kind "
-         "inspection or trace. Got 'plan'. Print records with --json, and compare two of one kind.")),
+        ('{"kind": "plan", "version": 1}', 3, ("is no record that can be compared. Expected "
+         "kind bench or inspection or trace. Got 'plan'. Print records with --json, and compare "
+         "two of one kind.")),
         ('{"kind": "trace", "version": 1}', 3, ("is a record of a trace that is damaged. Got "
          "KeyError: 'sites'. Make the record again.")),
         ('{"kind": "inspection", "version": 99}', 3, ("is a record of a version that this truecopy "
@@ -182,8 +183,8 @@ def test_compare_two_records(truecopy: Run, wasteful: Path, tmp_path: Path) -> N
          "entries are not as truecopy writes them. Make the record again with `truecopy inspect "
          "--json`.")),
         ('{"kind": ["inspection"], "version": 1}', 3, ("is no record that can be compared. Expected "
-         "kind inspection or trace. Got ['inspection']. Print records with --json, and compare two of "
-         "one kind.")),
+         "kind bench or inspection or trace. Got ['inspection']. Print records with --json, and compare "
+         "two of one kind.")),
         ("{", 3, ("has JSON that cannot be read. Got JSONDecodeError: Expecting property name "
          "enclosed in double quotes: line 1 column 2 (char 1). Copy or download the file again; if "
          "it stays so, do not trust it.")),

@@ -27,6 +27,8 @@ assert_type(tc.plan(model), tc.Plan)
 assert_type(tc.relate(tensor, tensor), tc.Relation)
 assert_type(tc.relate(tensor, tensor).why, str)
 assert_type(tc.aliases(model), tc.Aliases)
+assert_type(tc.bench(["clone", torch.clone], sizes=["1KiB", 64], budget=1.0), tc.BenchResult)
+assert_type(tc.bench("copies", threads=1, regimes="into").is_clean, bool)
 assert_type(tc.who_shares(tensor), list[tc.Holder])
 tc.assert_independent(model, tc.copy(model))
 

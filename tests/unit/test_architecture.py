@@ -25,12 +25,21 @@ MAY_IMPORT: dict[str, set[str]] = {
     "memory": {"structure"},
     "copying": {"structure", "memory"},
     "tracing": {"structure", "memory"},
-    "files": {"structure", "memory", "copying", "tracing"},
+    "explaining": {"structure", "memory", "tracing"},
+    "files": {"structure", "memory", "copying"},
     "snapshots": {"structure", "memory", "copying", "files"},  # files: the one on disk
-    "reports": {"structure", "memory", "copying", "tracing", "files"},
+    "measuring": {"structure", "memory", "copying", "snapshots", "tracing"},
+    "comparing": {"files", "tracing", "measuring"},
+    "answers": {"structure", "memory", "copying", "tracing", "files", "measuring", "truecopy"},
+    "reports": {
+        "structure", "memory", "copying", "tracing", "explaining", "measuring", "files", "comparing",
+    },
     "integrations": {"structure", "memory", "tracing", "truecopy"},
-    "cli": {"structure", "memory", "copying", "tracing", "files", "reports", "truecopy"},
-}
+    "cli": {
+        "structure", "memory", "copying", "tracing", "explaining", "measuring", "files", "comparing",
+        "reports", "answers", "truecopy",
+    },
+}  # fmt: skip
 FOR_ALL = {"errors", "_torch", "records"}
 # The package itself names every room, so only its front doors may import from it.
 FRONT_DOORS = {"__init__", "__main__"}

@@ -51,6 +51,8 @@ def test_import_brings_nothing_heavy() -> None:
         (["report", "no-such-file.json"], 3),
         (["report", "--help"], 0),
         (["report", "x.json", "--format", "pdf"], 2),
+        (["answers", "--help"], 0),
+        (["answers", "duplicat"], 2),
     ],
 )
 def test_help_and_mistakes_are_answered_without_torch(argv: list[str], code: int) -> None:

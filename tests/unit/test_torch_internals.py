@@ -199,3 +199,34 @@ def test_addresses_and_sizes_of_storages_come_from_c() -> None:
 
     assert _torch.storage_address_as_is(tensor) == tensor.untyped_storage().data_ptr()
     assert _torch.storage_bytes(tensor.untyped_storage()) == 32
+
+
+def test_description_sees_everything_but_values_and_addresses() -> None:
+    """Shape, strides, dtype and requires_grad are told apart; another tensor that is alike is not."""
+    tensor = torch.zeros(2, 2)
+    same = _torch.description_of([tensor])
+    assert same([tensor])
+    assert same([torch.ones(2, 2)])
+    for other in (
+        torch.zeros(4), torch.zeros(2, 2).t(), tensor.double(), torch.zeros(2, 2, requires_grad=True),
+        torch.nn.Parameter(tensor, requires_grad=False),
+    ):  # fmt: skip
+        assert not same([other])
+    assert not same([])
+    assert not same([tensor, tensor])
+    assert _torch.description_of([])([])
+
+
+def test_versions_move() -> None:
+    """A version that is moved makes a pending backward pass fail."""
+    weight = torch.ones(2, requires_grad=True)
+    loss = (weight * weight).sum()
+    _torch.move_versions([weight])
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_parts_of_the_compiler_are_known() -> None:
+    """By the module of their class; a module of users is none."""
+    assert _torch.is_compiler_part(torch.fx.GraphModule)
+    assert not _torch.is_compiler_part(torch.nn.Linear)

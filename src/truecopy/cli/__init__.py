@@ -8,9 +8,12 @@ from collections.abc import Sequence
 from inspect import cleandoc
 
 from truecopy import __version__
+from truecopy.cli.answers import Answers
+from truecopy.cli.bench import Bench
 from truecopy.cli.command import Command, CommandError, ExitCode
 from truecopy.cli.compact import Compact
 from truecopy.cli.compare import Compare
+from truecopy.cli.explain import Explain
 from truecopy.cli.inspect import Inspect
 from truecopy.cli.report import Report
 from truecopy.cli.trace import Trace
@@ -23,6 +26,9 @@ COMMANDS: dict[str, Command] = {
         Compare(),
         Trace(),
         Report(),
+        Explain(),
+        Bench(),
+        Answers(),
     )
 }
 

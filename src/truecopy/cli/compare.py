@@ -33,7 +33,7 @@ class Compare:
         if args.json and args.format != "terminal":
             raise CommandError("--json and --format exclude each other", ExitCode.USAGE)
         require_existing(args.first, args.second)
-        from truecopy.files.beside import set_beside
+        from truecopy.comparing.beside import set_beside
 
         found = set_beside(args.first, args.second, rtol=args.rtol, atol=args.atol)
         if args.format == "markdown":

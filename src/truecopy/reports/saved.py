@@ -18,7 +18,7 @@ _READERS: dict[str, Callable[[dict[str, Any], str | None], Any]] = {
 }
 """Kinds that are read into the very type that wrote them."""
 
-_KEPT = ("inspection", "compaction", "comparison", "aliases", "plan")
+_KEPT = ("inspection", "compaction", "comparison", "aliases", "plan", "explanation")
 """Kinds of which reports need the fields alone."""
 
 

@@ -10,6 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from truecopy.files.text import printable
+from truecopy.reports.answers import answers
+from truecopy.reports.benches.comparison import bench_comparison
+from truecopy.reports.benches.terminal import bench
 from truecopy.reports.tables import count as _count
 from truecopy.reports.tables import name_all as _paths
 from truecopy.reports.tables import section as _section
@@ -244,6 +247,12 @@ def _changes(record: Any, width: int) -> list[str]:
     return lines_of(record, width)
 
 
+def _explanation(record: Any, width: int) -> list[str]:
+    from truecopy.reports.explanations import lines_of
+
+    return lines_of(record, width)
+
+
 _REPORTS: dict[str, Callable[[Any, int], list[str]]] = {
     "inspection": _inspection,
     "compaction": _compaction,
@@ -252,4 +261,8 @@ _REPORTS: dict[str, Callable[[Any, int], list[str]]] = {
     "plan": _plan,
     "trace": _trace,
     "trace comparison": _changes,
+    "explanation": _explanation,
+    "answers": answers,
+    "bench": bench,
+    "bench comparison": bench_comparison,
 }

@@ -45,6 +45,20 @@ _ONE = {word: (word,) for word in ORIGINS}
 _SAME = _ONE["same"]
 
 
+TOLD = COPYING | {"_unsafe_view", "_lazy_clone"}
+"""Operations that are looked at once more when they have run."""
+
+
+def _is_among(output: Tensor, args: Args, kwargs: Kwargs) -> bool:
+    """Whether this very tensor was passed, at any depth."""
+    for given in args:
+        if given is output:
+            return True
+        if isinstance(given, (list, tuple)) and any(one is output for one in tensors_in(given)):
+            return True
+    return bool(kwargs) and any(given is output for given in tensors_in(kwargs))
+
+
 class Ledger(Observer):
     """What a run did with memory, so far."""
 
@@ -149,12 +163,10 @@ class Ledger(Observer):
         block = self.memory.find(output)
         if block is None:
             block = self._unseen(output)
+        elif block.birth == self.current.index:
+            return block.origin, block.number  # born now, and so no argument
         number = -1 if block is None else block.number
-        if args and output is args[0]:
-            return "same", number
-        if (len(args) > 1 or kwargs or not args or type(args[0]) is tuple) and any(
-            output is given for given in tensors_in((args[1:], kwargs, args[:1]))
-        ):
+        if (args and output is args[0]) or _is_among(output, args, kwargs):
             return "same", number
         if block is None:
             return "unknown", -1
@@ -197,9 +209,7 @@ class Ledger(Observer):
     # --- operations -------------------------------------------------------------------------------
 
     def before(self, operation: Operation, args: Args, kwargs: Kwargs) -> None:
-        if operation.is_silent:
-            return
-        if not self._calling or self._backward is not None:
+        if (not self._calling or self._backward is not None) and not operation.is_silent:
             self._begin_operation(operation)
         if self.memory.lazy and operation.written:
             self.copying.materialized(operation, args, kwargs)
@@ -224,11 +234,11 @@ class Ledger(Observer):
         owner = storages.OPTIMIZER_STATE if current.phase == OPTIMIZER else storages.INPUT
         for given in args:
             if isinstance(given, Tensor):
-                memory.meet(given, storages.PARAMETER if type(given) is nn.Parameter else owner)
+                memory.meet(given, owner)
             elif type(given) is list:
                 for one in given:
                     if isinstance(one, Tensor):
-                        memory.meet(one, storages.PARAMETER if type(one) is nn.Parameter else owner)
+                        memory.meet(one, owner)
         if kwargs:
             for one in tensors_in(kwargs):
                 memory.meet(one, owner)
@@ -239,19 +249,27 @@ class Ledger(Observer):
                 told = "replaced" if base == "set_" else ""
                 self._effects(operation.reshaped, args, kwargs, told)
             if isinstance(result, Tensor):
-                block = self._came_out(result)
-                if base == "_lazy_clone" and block is not None:
-                    block.origin = "lazy"
-                    memory.lazy += 1
+                self._came_out(result)
             elif result is not None:
                 for one in tensors_in(result):
                     self._came_out(one)
-            if base in COPYING:
-                self.copying.copied(operation, args, result)
-            elif base == "_unsafe_view":
-                self.copying.viewed_as(args[1])
+            if base in TOLD:
+                self._told(operation, args, result)
         if not self._calling or self._backward is not None:
             self._end_operation(args, kwargs, result, error)
+
+    def _told(self, operation: Operation, args: Args, result: Any) -> None:
+        """An operation has run that copies, or tells more of a copy."""
+        if operation.base == "_unsafe_view":
+            self.copying.viewed_as(args[1])
+            return
+        if operation.base == "_lazy_clone":
+            block = self.memory.find(result)
+            if block is not None:
+                block.origin = "lazy"
+                self.memory.lazy += 1
+            return
+        self.copying.copied(operation, args, result)
 
     def _came_out(self, tensor: Tensor) -> Block | None:
         block, born = self.memory.come_out(tensor)
@@ -369,9 +387,11 @@ class Ledger(Observer):
             line.last_path = path
             line.paths[path] = None
         line.phases |= 1 << current.phase
-        line.calls[current.function] = line.calls.get(current.function, 0) + 1
+        calls = line.calls
+        calls[current.function] = calls.get(current.function, 0) + 1
+        told = line.origins
         for origin in origins:
-            line.origins[origin] = line.origins.get(origin, 0) + 1
+            told[origin] = told.get(origin, 0) + 1
         touched: tuple[Any, ...] = ()
         if current.touched:
             touched = tuple(dict.fromkeys(current.touched))
@@ -379,15 +399,10 @@ class Ledger(Observer):
                 line.effects[effect] = line.effects.get(effect, 0) + 1
         elif origins == _SAME:
             self.same += 1
-        line.allocated += current.allocated
+        if current.allocated:
+            line.allocated += current.allocated
         if current.written:
-            line.copied += current.written
-            line.read += current.read
-            line.hidden_bytes += current.hidden
-            self.copied += current.written
-            self.read += current.read
-            self.hidden_bytes += current.hidden
-            self.rounds.copied = self.copied
+            self._add_copied(line, current)
         if raised:
             line.raised += 1
             self.raised += 1
@@ -400,7 +415,17 @@ class Ledger(Observer):
             self.first.append(event)
         else:
             self.last.append(event)
-        self.timeline.pass_by(current.index, self.copied, stop - self.started)
+        if current.index >= self.timeline.due:
+            self.timeline.pass_by(current.index, self.copied, stop - self.started)
+
+    def _add_copied(self, line: LineOfCode, current: Current) -> None:
+        line.copied += current.written
+        line.read += current.read
+        line.hidden_bytes += current.hidden
+        self.copied += current.written
+        self.read += current.read
+        self.hidden_bytes += current.hidden
+        self.rounds.copied = self.copied
 
     def close(self) -> None:
         """The run is over."""

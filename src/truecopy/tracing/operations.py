@@ -49,12 +49,8 @@ class Operation:
     switch: int = -1  # place of the flag without which nothing is written, if there is one
     may_alias: bool = True  # an output may lie on the memory of an argument, as the schema says
     reshaped: tuple[Slot, ...] = ()  # arguments whose shape, or storage, is changed in place
+    is_silent: bool = False  # it marks a stretch of time for a profiler, and does nothing else
     has_schema: bool = True  # not so of higher order operators, whose arguments may be anything
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether it only marks a stretch of time for a profiler."""
-        return self.name.startswith("profiler::")
 
     def writes(self, args: tuple[Any, ...]) -> tuple[Slot, ...]:
         """The arguments that a call writes."""
@@ -118,7 +114,15 @@ def _look(function: Any) -> Operation:
     may_alias = any(out.alias_info is not None for out in schema.returns)
     base = schema.name.rpartition("::")[2]
     return Operation(
-        function, schema.name, base, tuple(slots), written, switch, may_alias, reshaped
+        function,
+        schema.name,
+        base,
+        tuple(slots),
+        written,
+        switch,
+        may_alias,
+        reshaped,
+        schema.name.startswith("profiler::"),
     )
 
 

@@ -40,6 +40,7 @@ def records() -> dict[str, object]:
         "comparison": compare(checkpoint(state), checkpoint(changed)),
         "aliases": tc.aliases(state),
         "plan": tc.plan({**state, "f": lambda: state}),
+        "explanation": tc.explain("reshape"),
         "trace": example(),
         "trace comparison": compare_traces(example(), large(events=50), ("a.json", "b.json")),
     }

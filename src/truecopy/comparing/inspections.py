@@ -1,54 +1,16 @@
-"""`set_beside`: two paths compared, be they checkpoints or records."""
+"""Two inspections of checkpoints: what was there, not what the values were."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-from truecopy.errors import CannotRead, UsageError
-from truecopy.files.comparison import Comparison, Tie, compare
+from truecopy.errors import CannotRead
+from truecopy.files.comparison import Comparison, Tie
 from truecopy.files.pairs import Difference
-from truecopy.files.reading import read
-from truecopy.files.saved_records import SavedRecord, is_record, read_record
-from truecopy.tracing.comparison import TraceComparison, compare_traces
-from truecopy.tracing.record import TraceRecord
-
-_KNOWN = frozenset(("inspection", "trace"))
+from truecopy.files.saved_records import SavedRecord
 
 
-def set_beside(
-    a: Path, b: Path, *, rtol: float = 0.0, atol: float = 0.0
-) -> Comparison | TraceComparison:
-    """Compare two checkpoints, or two records of one kind, whichever the files hold."""
-    kinds = is_record(a), is_record(b)
-    if kinds[0] != kinds[1]:
-        raise UsageError(
-            "a record cannot be compared with a checkpoint",
-            expected="two checkpoints, or two records of one kind",
-            way_out=f"Run `truecopy inspect --json` on {str(b if kinds[0] else a)!r} first",
-        )
-    if not kinds[0]:
-        return compare(read(a, check=True), read(b, check=True), rtol=rtol, atol=atol)
-    left, right = read_record(a, _KNOWN), read_record(b, _KNOWN)
-    if left.kind != right.kind:
-        raise UsageError(
-            "records of two kinds cannot be compared",
-            expected="two records of one kind",
-            got=f"{left.kind} and {right.kind}",
-        )
-    if left.kind == "trace":
-        if rtol or atol:
-            raise UsageError("traces are compared without tolerances", expected="no rtol, no atol")
-        return _traces(left, right)
-    return _inspections(left, right)
-
-
-def _traces(a: SavedRecord, b: SavedRecord) -> TraceComparison:
-    left, right = (TraceRecord.from_json(one.body, str(one.path)) for one in (a, b))
-    return compare_traces(left, right, (str(a.path), str(b.path)))
-
-
-def _inspections(a: SavedRecord, b: SavedRecord) -> Comparison:
+def compare_inspections(a: SavedRecord, b: SavedRecord) -> Comparison:
     """Two inspections: what was there, not what the values were."""
     left, right = _entries(a), _entries(b)
     both = [path for path in left if path in right]
