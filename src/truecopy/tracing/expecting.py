@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import CodeType, TracebackType
@@ -19,6 +20,7 @@ from truecopy.tracing.api import Trace
 from truecopy.tracing.facts import Copy, Line, Owner, Site, Survivor
 from truecopy.tracing.limits import Passed, amount, passed
 from truecopy.tracing.record import TraceRecord
+from truecopy.tracing.survivors import FEWEST_ROUNDS
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -45,8 +47,8 @@ def expect(
         copies: all copies, `clone` and `copy_` too.
         allocated: bytes of tensors that are allocated, freed again or not.
         peak: bytes of tensors that are alive at once; what existed before counts once it is used.
-        growth: bytes that each iteration of a loop leaves behind. Needs two iterations at least, found by
-            themselves, or marked with `with trace.step():`.
+        growth: bytes that each iteration of a loop leaves behind. Needs three iterations at least, found by
+            themselves, or marked with `with trace.step():`; five, if the block itself frees what they left.
 
     Allocates no tensor memory, returns no view, gradient flows as before, does not synchronize. It sees
     what `tc.trace` sees: the thread that opens it.
@@ -132,11 +134,11 @@ class Expectation:
 
 def judge(record: TraceRecord, limits: Mapping[str, int]) -> None:
     """Raise BrokenExpectation if a run has passed a limit."""
-    if "growth" in limits and len(record.iterations) < _FEWEST:
+    if "growth" in limits and len(record.iterations) < FEWEST_ROUNDS:
         raise UsageError(
             f"growth was to be limited, and {len(record.iterations)} iterations were seen",
             where=record.name,
-            expected=f"{_FEWEST} iterations at least",
+            expected=f"{FEWEST_ROUNDS} iterations at least",
             way_out="Mark each: `with tc.expect(growth=0) as trace:`, and `with trace.step():` in the loop",
         )
     broken = passed(record, limits)
@@ -152,7 +154,6 @@ def judge(record: TraceRecord, limits: Mapping[str, int]) -> None:
     )
 
 
-_FEWEST = 2
 _MOST_LINES = 5  # of each limit that is passed
 
 
@@ -219,7 +220,7 @@ def _owner(owner: Owner) -> str:
 
 def _survivor(survivor: Survivor) -> str:
     held = f", held by {survivor.holders[0]}" if survivor.holders else ""
-    each = _bytes(round(survivor.per_iteration))
+    each = _bytes(math.ceil(survivor.per_iteration))
     return f"  {each} in each iteration, allocated {_at(survivor.site)}{held}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -74,4 +75,4 @@ def passed(record: TraceRecord, limits: Mapping[str, int]) -> list[Passed]:
 
 
 def _growth(record: TraceRecord, what: str) -> int:
-    return int(sum(one.per_iteration for one in record.survivors if one.what == what))
+    return math.ceil(sum(one.per_iteration for one in record.survivors if one.what == what))

@@ -53,6 +53,8 @@ class Rounds:
         self._memory = memory
         self.marks: list[Mark] = []
         self._counts = [0, 0, 0]
+        self._passed: set[int] = set()  # weak places, by identity, until one comes again
+        self._turn: Any = None
         self.copied = 0  # kept up to date by whoever counts
 
     def pass_by(self, strength: int, place: Any, event: int) -> None:
@@ -61,7 +63,7 @@ class Rounds:
             return
         self._counts[strength] += 1
         memory = self._memory
-        if strength:
+        if strength or self._is_turn(place):
             memory.mark += 1
         self.marks.append(
             Mark(
@@ -70,6 +72,16 @@ class Rounds:
             )
         )  # fmt: skip
         memory.interval_peak = memory.live
+
+    def _is_turn(self, place: Any) -> bool:
+        """Whether a loop begins anew at a weak place: the first that came again, if none is stronger."""
+        if any(self._counts[STRONG:]):
+            return False
+        if self._turn is None:
+            if id(place) in self._passed:
+                self._turn = place
+            self._passed.add(id(place))
+        return place is self._turn
 
     def iterations(self, events: int) -> list[Round]:
         """The rounds of the loop that was passed most often, the strongest kind of marks first."""
