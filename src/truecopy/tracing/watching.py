@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import FrameType, TracebackType
 from typing import Any, Literal
@@ -124,16 +124,17 @@ class Watch:
         self._watched = Watched(
             (name_of(value, f"tensors[{i}]"), value) for i, value in enumerate(values)
         )
-        self._tell = on_write
+        self._on_write = on_write
         self._writes: dict[Any, Write] = {}
-        self._stream = Stream(_Sentry(self._watched, self._found))
+        self._sentry = _Sentry(self._watched, self._found)
+        self._stream = Stream(self._sentry)
         self._is_used = False
 
     def __enter__(self) -> Watch:
         if self._is_used:
             raise UsageError("this watch was used already", way_out="Make another with tc.watch(x)")
         self._is_used = True
-        self._watched.keep(self._most_kept, _here())
+        self._watched.keep(self._most_kept, _place_of(sites.user_frame(sys._getframe(1))))
         self._stream.__enter__()
         return self
 
@@ -144,15 +145,12 @@ class Watch:
         traceback: TracebackType | None,
     ) -> None:
         self._stream.__exit__(kind, error, traceback)
-        try:
-            self._look(sites.user_frame(sys._getframe(1)))
-        except WrittenTo:
-            if kind is None:  # what the block raised is not to be hidden
-                raise
+        if kind is None or self._on_write == "report":  # what the block raised is not to be hidden
+            self._sentry.look_at_all()
 
     def look(self) -> None:
         """Look now for what was changed from outside."""
-        self._look(sites.user_frame(sys._getframe(1)))
+        self._sentry.look_at_all()
 
     @property
     def writes(self) -> tuple[Write, ...]:
@@ -167,19 +165,19 @@ class Watch:
     def __str__(self) -> str:
         return "\n".join(f"{write}." for write in self.writes) or "Nothing was written."
 
-    def _look(self, frame: FrameType | None) -> None:
-        for leaf in self._watched.leaves:
-            _look_at(self._watched, leaf, frame, self._found)
-
-    def _found(self, write: Write, place: Any, frame: FrameType | None, done: bool) -> None:
-        """Somebody writes. Without `done` it is about to happen, and raising prevents it."""
-        key = (place, write.path, write.operation, write.argument)
+    def _found(
+        self, key: tuple[Any, ...], frame: FrameType | None, done: bool, make: Callable[[], Write]
+    ) -> None:
+        """Somebody writes. Unless it is done, raising prevents it."""
         known = self._writes.get(key)
         if known is not None:
             self._writes[key] = replace(known, count=known.count + 1)
-        elif len(self._writes) < MOST_WRITES:
+            if self._on_write == "report":
+                return  # in a loop of training, the usual case
+        write = make()
+        if known is None and len(self._writes) < MOST_WRITES:
             self._writes[key] = write
-        match self._tell:
+        match self._on_write:
             case "raise":
                 raise _refusal(write, done)
             case "warn":
@@ -193,7 +191,7 @@ class Watch:
 MOST_WRITES = 1000
 """Lines that are told apart: programs that make code as they run have no end of them."""
 
-Found = Callable[[Write, Any, FrameType | None, bool], None]
+Found = Callable[[tuple[Any, ...], FrameType | None, bool, Callable[[], Write]], None]
 
 
 class _Sentry(Observer):
@@ -234,62 +232,77 @@ class _Sentry(Observer):
         if operation.written and operation.written[-1].place < 0:
             # `out=` of another size was given more bytes of its storage, and they were written.
             for slot in operation.writes(args):
-                if slot.place < 0:
-                    self._writes_of(slot.name, operation, slot.tensors(args, kwargs), done=True)
+                for tensor in slot.tensors(args, kwargs):
+                    for leaf in self._watched.near(tensor):
+                        self._tell(leaf, tensor, operation, slot.name, done=True)
         if self._allowed:
-            frame = sites.user_frame(sys._getframe(2))
+            place = _place_of(sites.user_frame(sys._getframe(2)))
             for leaf in self._allowed:
-                self._watched.keep_again(leaf, _place_of(frame))
+                self._watched.keep_again(leaf, place)
             self._allowed = []
+
+    def look_at_all(self) -> None:
+        """Tell of all that was changed from outside."""
+        frame = sites.user_frame(sys._getframe(2))
+        for leaf in self._watched.leaves:
+            self._look_at(leaf, frame)
 
     def _meet(self, operation: Operation, args: Args, kwargs: Kwargs) -> None:
         """An operation is given memory that is watched."""
         frame = sites.user_frame(sys._getframe(3))
+        written = {
+            id(tensor): slot.name
+            for slot in operation.writes(args)
+            for tensor in slot.tensors(args, kwargs)
+        }
         for tensor in operation.tensors(args, kwargs):
+            argument = written.get(id(tensor))
             for leaf in self._watched.near(tensor):
                 if leaf not in self._allowed:
-                    _look_at(self._watched, leaf, frame, self._found)
-        for slot in operation.writes(args):
-            self._writes_of(slot.name, operation, slot.tensors(args, kwargs), done=False)
+                    self._look_at(leaf, frame)
+                if argument is not None:
+                    self._tell(leaf, tensor, operation, argument, done=False)
 
-    def _writes_of(
-        self, argument: str, operation: Operation, tensors: Iterable[Tensor], *, done: bool
+    def _look_at(self, leaf: Leaf, frame: FrameType | None) -> None:
+        """Tell of bytes that are not as they were, and no operation said so."""
+        if leaf.kept is None:
+            return
+        place, since = _place_of(frame), leaf.since
+        changed = self._watched.changed_bytes(leaf)
+        if not changed:
+            leaf.since = place
+            return
+        self._watched.keep_again(leaf, place)
+
+        def make() -> Write:
+            return Write(leaf.path, _site(place), "", "", "", changed, _site(since))
+
+        self._found((leaf.path, _key(place), _key(since)), frame, True, make)
+
+    def _tell(
+        self, leaf: Leaf, tensor: Tensor, operation: Operation, argument: str, *, done: bool
     ) -> None:
-        for tensor in tensors:
-            for leaf in self._watched.near(tensor):
-                if leaf in self._allowed:
-                    continue
-                region = self._watched.follow(leaf)
-                common = _common_bytes(region, tensor)
-                if common == 0:
-                    continue
-                self._allowed.append(leaf)
-                frame = sites.user_frame(sys._getframe(3))
-                place = _place_of(frame)
-                node = _torch.current_node()
-                write = Write(
-                    leaf.path, _site(place), operation.name, argument,
-                    "" if node is None else node.name().rpartition("::")[2], common,
-                )  # fmt: skip
-                try:
-                    self._found(write, _key(place), frame, done)
-                except BaseException:
-                    self._allowed = []  # it will not run, and there is no `after`
-                    raise
+        """Tell of a tensor that an operation writes, if it reaches the leaf; once for each leaf."""
+        if leaf in self._allowed:
+            return
+        common = _common_bytes(self._watched.follow(leaf), tensor)
+        if common == 0:
+            return
+        frame = sites.user_frame(sys._getframe(3))
+        place, node = _place_of(frame), _torch.current_node()
+        if done:
+            self._watched.keep_again(leaf, place)
 
+        def make() -> Write:
+            by = "" if node is None else node.name().rpartition("::")[2]
+            return Write(leaf.path, _site(place), operation.name, argument, by, common)
 
-def _look_at(watched: Watched, leaf: Leaf, frame: FrameType | None, found: Found) -> None:
-    """Tell of bytes that are not as they were."""
-    if leaf.kept is None:
-        return
-    place, since = _place_of(frame), leaf.since
-    changed = watched.changed_bytes(leaf)
-    if not changed:
-        leaf.since = place
-        return
-    watched.keep_again(leaf, place)
-    write = Write(leaf.path, _site(place), "", "", "", changed, _site(since))
-    found(write, (_key(place), _key(since)), frame, True)
+        self._allowed.append(leaf)
+        try:
+            self._found((leaf.path, _key(place), operation.name, argument), frame, done, make)
+        except BaseException:
+            self._allowed = []  # it will not run, and there is no `after`
+            raise
 
 
 def _common_bytes(region: Region, tensor: Tensor) -> int | None:
@@ -338,10 +351,6 @@ def _warn(write: Write, frame: FrameType | None) -> None:
         frame.f_globals.get("__name__"),
         frame.f_globals.setdefault("__warningregistry__", {}),
     )
-
-
-def _here() -> Place | None:
-    return _place_of(sites.user_frame(sys._getframe(2)))
 
 
 def _place_of(frame: FrameType | None) -> Place | None:
