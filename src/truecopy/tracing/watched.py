@@ -31,14 +31,15 @@ Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 class Leaf:
     """One tensor or array that is watched: the bytes that it reached when the watch began."""
 
-    __slots__ = ("kept", "on_storage", "path", "region", "since", "value")
+    __slots__ = ("kept", "on_storage", "path", "region", "seen", "since", "value")
 
     def __init__(self, path: str, value: Any, region: Region) -> None:
         self.path = path
         self.value = value  # held, so that nobody else gets the memory
         self.region = region
         self.on_storage = _on_storage_of(value)
-        self.kept: Bytes | None = None
+        self.seen: Bytes | None = None  # the bytes where they are
+        self.kept: Bytes | None = None  # as they were
         self.since: Place | None = None  # where it was last seen to be as kept
 
     def follow(self) -> bool:
@@ -53,7 +54,14 @@ class Leaf:
         self.region = replace(
             self.region, start=self.region.start + moved, storage_start=base, lazy=lazy
         )
+        self.seen = None
         return bool(moved)
+
+    def bytes(self) -> Bytes:
+        """The bytes where they are now: they must be there."""
+        if self.seen is None:
+            self.seen = np.asarray(_AtAddress(self.region))
+        return self.seen
 
     @property
     def is_there(self) -> bool:
@@ -85,7 +93,7 @@ class Watched:
             nbytes = leaf.region.unique.nominal_bytes
             if leaf.region.space == CPU and nbytes <= room:
                 room -= nbytes
-                leaf.kept = _bytes_of(leaf.region).copy()
+                leaf.kept = leaf.bytes().copy()
                 leaf.since = place
             else:
                 self.not_compared_bytes += nbytes
@@ -94,16 +102,16 @@ class Watched:
     def keep_again(self, leaf: Leaf, place: Place | None) -> None:
         """The bytes of a leaf may be others from now on."""
         leaf.since = place
-        region = self.follow(leaf)
+        self.follow(leaf)
         if leaf.kept is not None and leaf.is_there:
-            np.copyto(leaf.kept, _bytes_of(region))
+            np.copyto(leaf.kept, leaf.bytes())
 
     def changed_bytes(self, leaf: Leaf) -> int:
         """How many bytes of a leaf are not as they were kept."""
-        region = self.follow(leaf)
+        self.follow(leaf)
         if leaf.kept is None or not leaf.is_there:
             return 0
-        now = _bytes_of(region)
+        now = leaf.bytes()
         if np.array_equal(_as_words(now), _as_words(leaf.kept)):
             return 0
         return int(np.count_nonzero(now != leaf.kept))
@@ -204,10 +212,6 @@ class _AtAddress:
             "strides": (*(stride for stride, _ in comb.steps), 1),
             "typestr": "|u1",
         }
-
-
-def _bytes_of(region: Region) -> Bytes:
-    return np.asarray(_AtAddress(region))
 
 
 def _as_words(array: Bytes) -> np.ndarray[Any, Any]:
