@@ -137,9 +137,10 @@ def test_gradients_that_are_accumulated() -> None:
     p = torch.ones(3, requires_grad=True)
     p.sum().backward()
     gradient = p.grad
-    with pytest.raises(WrittenTo, match=r"backward pass, by AccumulateGrad"), watch(gradient):
+    with pytest.raises(WrittenTo) as caught, watch(gradient):
         (p * 2).sum().backward()
 
+    assert "in the backward pass, by AccumulateGrad" in str(caught.value)
     assert gradient is not None
     assert gradient.tolist() == [1.0] * 3
 
@@ -147,8 +148,11 @@ def test_gradients_that_are_accumulated() -> None:
 def test_running_statistics() -> None:
     """Batch norm writes what its schema does not say."""
     norm = nn.BatchNorm1d(3)
-    with pytest.raises(WrittenTo, match="running_mean`: is about"), watch(norm.running_mean):
+    mean = norm.running_mean
+    with pytest.raises(WrittenTo) as caught, watch(mean):
         norm(torch.ones(4, 3))
+
+    assert "by aten::native_batch_norm through its argument running_mean" in str(caught.value)
 
 
 @pytest.mark.parametrize(
