@@ -136,7 +136,9 @@ class Ledger(Observer):
             self._close_event((), -1, stop, type(error).__name__)
             return
         current = self.current
-        made = self.nodes.made_by(current.line, current.index)
+        made = _torch.next_node_number() - self.nodes.next
+        if made:
+            made = self.nodes.made_by(current.line, current.index)
         storage = -1
         if isinstance(result, Tensor):
             origin, storage = self._origin(args, kwargs, result)
@@ -160,7 +162,7 @@ class Ledger(Observer):
             return  # it tells something, and does nothing
         if current.born:
             self.owners.outlive(result)
-            if len(current.born) == 1:
+            if len(current.born) == 1 and current.born[0].most >= churn.LEAST:
                 churn.note(self.memory, current, args, result)
         if function in HABITUAL:
             self.habits.call(function, args, result)

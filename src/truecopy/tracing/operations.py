@@ -67,14 +67,15 @@ class Operation:
             yield from slot.tensors(args, kwargs)
 
 
-_known: dict[Any, Operation] = {}
+KNOWN: dict[int, Operation] = {}
+"""By identity of the overload, which its operation keeps: overloads are hashed in Python, and slowly."""
 
 
 def operation_of(function: Any) -> Operation:
     """The operation that torch dispatches as `function`. Looked up once."""
-    found = _known.get(function)
+    found = KNOWN.get(id(function))
     if found is None:
-        found = _known[function] = _look(function)
+        found = KNOWN[id(function)] = _look(function)
     return found
 
 
