@@ -16,7 +16,7 @@ PYTHONS := python3.11 python3.12 python3.13 python3 python
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check test-gpu test-kills operations bench answers clean
+.PHONY: help demo test check test-gpu test-kills test-operators operations bench answers clean
 .DEFAULT_GOAL := help
 
 help:
@@ -26,6 +26,7 @@ help:
 	@echo 'make test-gpu  run what needs a device and print a report to send'
 	@echo 'make test-kills  kill what saves 200 times, and look at each file that is left'
 	@echo 'make operations  watch every operation of the installed torch, and write what is said of them'
+	@echo 'make test-operators  prove verdicts over all of torch'"'"'s operator database (minutes)'
 	@echo 'make bench     time copies side by side with their peers'
 	@echo 'make answers   write docs/answers/ from the package and the kept figures'
 	@echo 'make clean     remove .venv and caches'
@@ -53,6 +54,8 @@ test-kills: $(TEST)
 operations: $(TEST)
 	$(PY) -W ignore -m truecopy.explaining
 	$(PY) -m truecopy explain --page docs/operations.html --force
+test-operators: $(TEST)
+	$(PY) tests/operators/proof.py
 
 bench: $(BENCH)
 	$(PY) benchmarks/run.py $(ARGS)

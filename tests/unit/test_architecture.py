@@ -20,7 +20,7 @@ TORCH_INTERNALS = re.compile(
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "_torch": set(),
-    "records": {"reports"},  # printing a record is its report; loaded when printed, nowhere else
+    "records": {"reports", "files"},  # how it is printed and kept: loaded when that is asked for
     "structure": set(),
     "memory": {"structure"},
     "copying": {"structure", "memory"},

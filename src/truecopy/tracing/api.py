@@ -64,6 +64,7 @@ class Trace:
             )
         self._name = name
         self._opener = opener
+        self._was_entered = False
         self._ledger: Ledger | None = None
         self._stream: Stream | None = None
         self._blind: Blind | None = None
@@ -71,8 +72,9 @@ class Trace:
         self._record: TraceRecord | None = None
 
     def __enter__(self) -> Trace:
-        if self._ledger is not None:
+        if self._was_entered:
             raise UsageError("this trace was used already", way_out="Make another with tc.trace()")
+        self._was_entered = True
         frame = caller_frame()
         if frame is not None and not self._name:
             self._name = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"

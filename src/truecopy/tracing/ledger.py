@@ -25,7 +25,7 @@ from truecopy.tracing.habits import HABITUAL, Habits
 from truecopy.tracing.hiding import Copying
 from truecopy.tracing.lines import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE, Current, LineOfCode
 from truecopy.tracing.nodes import ACCUMULATOR, Nodes
-from truecopy.tracing.operations import Operation, Slot, tensors_in
+from truecopy.tracing.operations import Operation, tensors_in
 from truecopy.tracing.ownership import Ownership
 from truecopy.tracing.record import MOST_EVENTS
 from truecopy.tracing.rounds import STRONG, WEAK, Rounds
@@ -35,6 +35,9 @@ from truecopy.tracing.timeline import Timeline
 
 BACKWARDS = {torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad}
 """Calls inside of which operations are of a backward pass, each an event of its own."""
+
+_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
+_DEEPCOPY = torch.Tensor.__deepcopy__
 
 MAKERS = frozenset((
     "from_numpy", "frombuffer", "from_dlpack", "asarray", "as_tensor", "tensor", "from_file",
@@ -115,6 +118,8 @@ class Ledger(Observer):
         self._open_event(function)
         if function in BACKWARDS:
             self._begin_backward(line)
+        elif function is _DEEPCOPY:
+            self.memory.meet(args[0], storages.INPUT)
         elif line.code is self.opener:
             self.rounds.pass_by(WEAK, line, current.index)
         current.start = time.perf_counter_ns()
@@ -131,7 +136,9 @@ class Ledger(Observer):
             self._close_event((), -1, stop, type(error).__name__)
             return
         current = self.current
-        made = self.nodes.made_by(current.line, current.index)
+        made = _torch.next_node_number() - self.nodes.next
+        if made:
+            made = self.nodes.made_by(current.line, current.index)
         storage = -1
         if isinstance(result, Tensor):
             origin, storage = self._origin(args, kwargs, result)
@@ -148,11 +155,14 @@ class Ledger(Observer):
                 storage = told[0][1]
                 if made:
                     self.owners.saved_by(outputs[0], made)
+        elif function == _SET_DATA:
+            current.touched.append(("self", "replaced"))
+            origins = ()
         else:
             return  # it tells something, and does nothing
         if current.born:
             self.owners.outlive(result)
-            if len(current.born) == 1:
+            if len(current.born) == 1 and current.born[0].most >= churn.LEAST:
                 churn.note(self.memory, current, args, result)
         if function in HABITUAL:
             self.habits.call(function, args, result)
@@ -211,8 +221,12 @@ class Ledger(Observer):
     def before(self, operation: Operation, args: Args, kwargs: Kwargs) -> None:
         if (not self._calling or self._backward is not None) and not operation.is_silent:
             self._begin_operation(operation)
-        if self.memory.lazy and operation.written:
-            self.copying.materialized(operation, args, kwargs)
+        if operation.written or operation.reshaped:
+            for slot in operation.written or operation.reshaped:
+                for tensor in slot.tensors(args, kwargs):
+                    self.memory.meet(tensor, storages.INPUT)
+            if self.memory.lazy:
+                self.copying.materialized(operation, args, kwargs)
 
     def after(
         self,
@@ -231,10 +245,15 @@ class Ledger(Observer):
         base = operation.base
         if base == "lift_fresh":
             self._came_out(args[0])
+        if error is None and (operation.written or operation.reshaped):
+            self._effects(operation, args, kwargs)
         owner = storages.OPTIMIZER_STATE if current.phase == OPTIMIZER else storages.INPUT
         for given in args:
             if isinstance(given, Tensor):
-                memory.meet(given, owner)
+                if current.function is _DEEPCOPY:
+                    self._came_out(given)  # it makes storages without an operation
+                else:
+                    memory.meet(given, owner)
             elif type(given) is list:
                 for one in given:
                     if isinstance(one, Tensor):
@@ -243,11 +262,6 @@ class Ledger(Observer):
             for one in tensors_in(kwargs):
                 memory.meet(one, owner)
         if error is None:
-            if operation.written:
-                self._effects(operation.writes(args), args, kwargs, "mutated")
-            elif operation.reshaped:
-                told = "replaced" if base == "set_" else ""
-                self._effects(operation.reshaped, args, kwargs, told)
             if isinstance(result, Tensor):
                 self._came_out(result)
             elif result is not None:
@@ -282,9 +296,12 @@ class Ledger(Observer):
                 current.allocated += block.nbytes
         return block
 
-    def _effects(self, slots: tuple[Slot, ...], args: Args, kwargs: Kwargs, effect: str) -> None:
+    def _effects(self, operation: Operation, args: Args, kwargs: Kwargs) -> None:
         memory, current = self.memory, self.current
-        for slot in slots:
+        effect = "mutated" if operation.written else ""
+        if operation.base == "set_":
+            current.touched.append(("self", "replaced"))
+        for slot in operation.writes(args) or operation.reshaped:
             for tensor in slot.tensors(args, kwargs):
                 block = memory.find(tensor)
                 if block is None:
@@ -323,14 +340,16 @@ class Ledger(Observer):
     def _in_python(self, frame: FrameType) -> None:
         """Python runs inside of a backward pass: a function of the user, a hook, or a checkpoint."""
         inner: FrameType | None = frame
-        user = None
+        user, checkpoint = None, False
         while inner is not None and inner.f_code is not _torch.BACKWARD_ENGINE:
             kind = sites.kind_of_code(inner.f_code)
             if kind == sites.USER and user is None:
                 user = inner
             if kind == sites.CHECKPOINT:
-                self.current.phase = RECOMPUTE
+                checkpoint = True
             inner = inner.f_back
+        if user is not None and checkpoint:
+            self.current.phase = RECOMPUTE
         if user is None and self._backward is None:
             user = sites.user_frame(inner)
         if user is not None:

@@ -96,7 +96,8 @@ class Storages:
             return None
         block = self.blocks.get(_torch.storage_key(storage))
         if block is None:
-            block = self._add(storage, PARAMETER if type(tensor) is Parameter else owner)
+            owner = PARAMETER if type(tensor) is Parameter else owner
+            block = self._add(storage, owner, type(tensor) is Tensor and tensor.is_cpu)
             self.existed += block.nbytes
         elif storage.nbytes() != block.nbytes:
             self.resized(block, storage.nbytes())  # by the storage itself: torch dispatches nothing
@@ -112,7 +113,7 @@ class Storages:
         block = self.blocks.get(_torch.storage_key(storage))
         if block is not None:
             return block, False
-        block = self._add(storage, TEMPORARY)
+        block = self._add(storage, TEMPORARY, type(tensor) is Tensor and tensor.is_cpu)
         block.birth = self.event
         block.birth_mark = self.mark
         if storage.resizable():
@@ -122,10 +123,10 @@ class Storages:
             block.origin = "adopted"
         return block, True
 
-    def _add(self, storage: UntypedStorage, owner: int) -> Block:
+    def _add(self, storage: UntypedStorage, owner: int, is_cpu: bool) -> Block:
         key = _torch.storage_key(storage)
         nbytes = storage.nbytes()
-        device = storage.device.type
+        device = "cpu" if is_cpu else storage.device.type
         if device == "meta":
             self.would_be += nbytes
             nbytes = 0
