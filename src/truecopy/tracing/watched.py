@@ -128,7 +128,11 @@ class Watched:
         place = bisect_right(self._starts, start + storage.nbytes() - 1) - 1
         if place < 0 or self._ends[place] <= start:
             return found or ()
-        return _no_doubles([*(found or ()), *self._at[place]])
+        met = list(found or ())
+        while place >= 0 and self._ends[place] > start:
+            met += self._at[place]
+            place -= 1
+        return _no_doubles(met)
 
     def follow(self, leaf: Leaf) -> Region:
         """Where a leaf is now."""

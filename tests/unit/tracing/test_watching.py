@@ -100,6 +100,19 @@ def test_out_of_another_size_is_told_behind() -> None:
     assert "it could not be told before" in str(caught.value)
 
 
+def test_one_write_reaches_many_stretches() -> None:
+    """Memory of numpy has a storage for each way that it came: all that are reached are found."""
+    array = np.zeros(12, np.float32)
+    stretches = [torch.from_numpy(array[i : i + 2]) for i in (0, 4, 8)]
+    with watch(stretches, on_write="report") as seen:
+        torch.from_numpy(array[1:9]).fill_(1)
+        torch.from_numpy(array[10:]).fill_(1)
+
+    assert sorted((write.path, write.nbytes) for write in seen.writes) == [
+        ("stretches[0]", 4), ("stretches[1]", 8), ("stretches[2]", 4),
+    ]  # fmt: skip
+
+
 @given(data=st.data())
 @settings(max_examples=100, deadline=None)
 def test_bytes_decide(data: st.DataObject) -> None:
