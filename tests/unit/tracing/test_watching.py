@@ -399,3 +399,33 @@ def test_a_watch_is_for_one_block() -> None:
         pass
     with pytest.raises(UsageError, match="used already"), seen:
         pass
+
+
+def trained(watching: bool) -> tuple[list[float], torch.Tensor]:
+    """Losses and the state of the random numbers of a short training."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    optimizer = torch.optim.AdamW(layer.parameters())
+    losses = []
+    with watch(layer, on_write="report") if watching else contextlib.nullcontext():
+        for _ in range(3):
+            optimizer.zero_grad()
+            loss = layer(torch.rand(2, 4, 8)).square().sum()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        with torch.inference_mode():  # the fast path of the layer
+            losses += layer.eval()(torch.rand(2, 4, 8)).flatten().tolist()
+    return losses, torch.get_rng_state()
+
+
+def test_looking_changes_nothing() -> None:
+    """A training that is watched gives the same numbers to the bit; modules are called as ever."""
+    call = nn.Module.__call__
+    with watch(filled(3)):
+        assert nn.Module.__call__ is call
+        assert not _torch.function_modes()
+    (plain, state), (watched, state_watched) = trained(False), trained(True)
+
+    assert plain == watched
+    assert torch.equal(state, state_watched)
