@@ -8,6 +8,8 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from truecopy.capturing.capture import Capture, capture
+    from truecopy.capturing.store import SavedCapture
     from truecopy.copying.api import copy, deepcopy, plan
     from truecopy.copying.duplicates.api import duplicate
     from truecopy.copying.plan import Plan
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
         CannotRead,
         CannotWrite,
         NonLeaf,
+        NotCaptured,
         NotEnoughMemory,
         NotIndependent,
         PointsBack,
@@ -37,13 +40,16 @@ __all__ = [
     "CannotCopy",
     "CannotRead",
     "CannotWrite",
+    "Capture",
     "Holder",
     "NonLeaf",
+    "NotCaptured",
     "NotEnoughMemory",
     "NotIndependent",
     "Plan",
     "PointsBack",
     "Relation",
+    "SavedCapture",
     "StillShared",
     "StructureMismatch",
     "TruecopyError",
@@ -52,6 +58,7 @@ __all__ = [
     "__version__",
     "aliases",
     "assert_independent",
+    "capture",
     "copy",
     "deepcopy",
     "duplicate",
@@ -66,13 +73,16 @@ _HOMES = {
     "CannotCopy": "truecopy.errors",
     "CannotRead": "truecopy.errors",
     "CannotWrite": "truecopy.errors",
+    "Capture": "truecopy.capturing.capture",
     "Holder": "truecopy.memory.holders",
     "NonLeaf": "truecopy.errors",
+    "NotCaptured": "truecopy.errors",
     "NotEnoughMemory": "truecopy.errors",
     "NotIndependent": "truecopy.errors",
     "Plan": "truecopy.copying.plan",
     "PointsBack": "truecopy.errors",
     "Relation": "truecopy.memory.relation",
+    "SavedCapture": "truecopy.capturing.store",
     "StillShared": "truecopy.errors",
     "StructureMismatch": "truecopy.errors",
     "TruecopyError": "truecopy.errors",
@@ -80,6 +90,7 @@ _HOMES = {
     "UsageError": "truecopy.errors",
     "aliases": "truecopy.memory.aliases",
     "assert_independent": "truecopy.memory.relation",
+    "capture": "truecopy.capturing.capture",
     "copy": "truecopy.copying.api",
     "deepcopy": "truecopy.copying.api",
     "duplicate": "truecopy.copying.duplicates.api",

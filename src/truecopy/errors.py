@@ -7,6 +7,7 @@
     ├── NotIndependent      (AssertionError)   two values, or two parts of one, share bytes
     ├── StructureMismatch   (ValueError)       into= was given a structure that differs from the source
     ├── NotEnoughMemory     (MemoryError)      more than there is was asked for; nothing was allocated
+    ├── NotCaptured         (KeyError)         a name that was asked for and never seen, or not kept
     ├── CannotRead          (ValueError)       a file that is missing, damaged, hostile or not plain data
     └── CannotWrite         (ValueError)       a file that is not written, and nothing in its place
 
@@ -100,6 +101,10 @@ class StructureMismatch(TruecopyError, ValueError):
 
 class NotEnoughMemory(TruecopyError, MemoryError):
     """What was asked for does not fit into the memory that there is; nothing was allocated."""
+
+
+class NotCaptured(TruecopyError, KeyError):
+    """A name that was asked for, and of which no value was seen."""
 
 
 class CannotRead(TruecopyError, ValueError):

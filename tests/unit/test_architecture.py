@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "copying": {"structure", "memory"},
     "tracing": {"structure", "memory"},
     "files": {"structure", "memory", "copying"},
+    "capturing": {"structure", "memory", "copying", "tracing", "files"},
     "reports": {"structure", "memory", "copying", "tracing", "files"},
     "cli": {"structure", "memory", "copying", "tracing", "files", "reports", "truecopy"},
 }

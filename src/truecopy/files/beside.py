@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from truecopy.errors import CannotRead, UsageError
+from truecopy.files.captures import CaptureComparison, about_of, compare_saved
 from truecopy.files.comparison import Comparison, Tie, compare
 from truecopy.files.pairs import Difference
 from truecopy.files.reading import read
@@ -14,8 +15,10 @@ from truecopy.files.saved_records import SavedRecord, is_record, read_record
 _KNOWN = frozenset(("inspection",))
 
 
-def set_beside(a: Path, b: Path, *, rtol: float = 0.0, atol: float = 0.0) -> Comparison:
-    """Compare two checkpoints, or two records of one kind, whichever the files hold."""
+def set_beside(
+    a: Path, b: Path, *, rtol: float = 0.0, atol: float = 0.0
+) -> Comparison | CaptureComparison:
+    """Compare two checkpoints, two captures, or two records of one kind, whichever the files hold."""
     kinds = is_record(a), is_record(b)
     if kinds[0] != kinds[1]:
         raise UsageError(
@@ -24,7 +27,10 @@ def set_beside(a: Path, b: Path, *, rtol: float = 0.0, atol: float = 0.0) -> Com
             way_out=f"Run `truecopy inspect --json` on {str(b if kinds[0] else a)!r} first",
         )
     if not kinds[0]:
-        return compare(read(a, check=True), read(b, check=True), rtol=rtol, atol=atol)
+        ours, theirs = read(a, check=True), read(b, check=True)
+        if about_of(ours) is not None and about_of(theirs) is not None:
+            return compare_saved(ours, theirs, rtol=rtol, atol=atol)
+        return compare(ours, theirs, rtol=rtol, atol=atol)
     left, right = read_record(a, _KNOWN), read_record(b, _KNOWN)
     if left.kind != right.kind:
         raise UsageError(
