@@ -224,6 +224,11 @@ class StorageLife:
         torch.UntypedStorage._free_weak_ref(self._pointer)
 
 
+def compiles_itself(module: torch.nn.Module) -> bool:
+    """Whether `module.compile()` was called; nothing public tells."""
+    return module._compiled_call_impl is not None
+
+
 def dispatch_modes_are_on() -> bool:
     """Whether any dispatch mode would see what we do: fake tensors, loggers."""
     return bool(_C._len_torch_dispatch_stack() > 0)

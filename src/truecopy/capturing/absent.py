@@ -91,7 +91,7 @@ def torch_script() -> type:
 
 
 def _module_at(model: nn.Module | None, path: str) -> nn.Module | None:
-    module = model
-    for name in path.split(".") if path else ():
-        module = None if module is None else dict(module.named_children()).get(name)
-    return module
+    try:
+        return None if model is None else model.get_submodule(path)
+    except AttributeError:
+        return None

@@ -77,7 +77,7 @@ class Capture(Mapping[str, Any]):
         assert self._stream is not None
         self._stream.__exit__(kind, error, traceback)
         self._eager.end()
-        if self._eager.was_needed:
+        if self._eager.was_needed and any(map(_is_compiled, self._recorder.places.model.modules())):
             self._recorder.unseen[
                 "compiled regions, which ran eagerly while they were observed"
             ] += 1
@@ -254,6 +254,10 @@ class Capture(Mapping[str, Any]):
                 value = leaf.value
                 if isinstance(value, Tensor):
                     yield f"{entry.name}{path}", value
+
+
+def _is_compiled(module: nn.Module) -> bool:
+    return type(module).__name__ == "OptimizedModule" or _torch.compiles_itself(module)
 
 
 class _Gradients(Mapping[str, Any]):

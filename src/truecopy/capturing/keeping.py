@@ -27,7 +27,8 @@ from truecopy.capturing.budget import Budget
 from truecopy.capturing.spilling import SpillFile
 from truecopy.capturing.statistics import Running, summarize
 from truecopy.copying.api import copy
-from truecopy.structure.tensors import is_plain, tensor_parts
+from truecopy.errors import CannotCopy
+from truecopy.structure.tensors import Form, form_of, is_plain, tensor_parts
 
 _SMALL_PART = 2
 """A view of less than one part in so many of its storage is copied, and does not keep the storage."""
@@ -151,12 +152,21 @@ class Keeper:
 
     def keep(self, tensor: Tensor) -> Held:
         """The value of a tensor now. Called with function modes off; allocates as the module says."""
+        try:
+            return self._keep(tensor)
+        except (CannotCopy, NotImplementedError, RuntimeError, TypeError) as error:
+            # A tensor of a kind that nobody foresaw must not end the run that is only looked at.
+            shape, device = tuple(tensor.shape), str(tensor.device)
+            why = f"dropped: {type(error).__name__}: {error}"[:200]
+            return Held(shape, tensor.dtype, device, 0, how=why)
+
+    def _keep(self, tensor: Tensor) -> Held:
         if self.in_graph and tensor.requires_grad:
             return self._keep_odd(tensor, self._in_graph)
         if _torch.is_functorch_wrapper(tensor):
             tensor = _torch.unwrapped(tensor)
             with _torch.without_functorch():
-                return self.keep(tensor)
+                return self._keep(tensor)
         if not is_plain(tensor):
             return self._keep_odd(tensor, _copied)
         with _torch.below_autograd():
@@ -251,7 +261,7 @@ class Keeper:
         if before is not None and before[0] == self.moment and before[1] is tensor:
             return before[2]
         held = described(tensor)
-        if tensor.device.type == "meta" or not self.budget.takes(held.nbytes):
+        if _has_no_bytes(tensor) or not self.budget.takes(held.nbytes):
             self._without_room(held, tensor)
         else:
             held.block = Block(kept(tensor), held.nbytes)
@@ -272,16 +282,29 @@ class Keeper:
             return tensor.clone()
 
     def _without_room(self, held: Held, tensor: Tensor) -> None:
-        if tensor.device.type == "meta":
+        if _has_no_bytes(tensor):
             held.how = "shape"
             with _torch.no_modes():
-                shape, strides = tuple(tensor.shape), tensor.stride()
-                made = torch.empty_strided(shape, strides, dtype=tensor.dtype, device="meta")
-            held.block = Block(made, 0)
+                is_dense = form_of(tensor) is Form.DENSE
+                held.block = Block(_meta_like(tensor) if is_dense else copy(tensor.detach()), 0)
         elif self.budget.over == "stop":
             held.how = "dropped"
         else:
             held.how, held.summary = "stats", summarize(tensor.detach())
+
+
+def _has_no_bytes(tensor: Tensor) -> bool:
+    """Whether there is nothing but a shape: meta tensors, and fake ones, which name another device."""
+    if tensor.device.type == "meta":
+        return True
+    if not _torch.is_python_dispatched(tensor) or form_of(tensor) is not Form.DENSE:
+        return False
+    return tensor.untyped_storage().device.type == "meta"
+
+
+def _meta_like(tensor: Tensor) -> Tensor:
+    shape, strides = tuple(tensor.shape), tensor.stride()
+    return torch.empty_strided(shape, strides, dtype=tensor.dtype, device="meta")
 
 
 def _copied(tensor: Tensor) -> Tensor:
@@ -291,7 +314,8 @@ def _copied(tensor: Tensor) -> Tensor:
 
 def described(tensor: Tensor) -> Held:
     """What can be said of a tensor without its bytes."""
-    parts = tensor_parts(tensor.detach(), with_grad=False).made_from
+    with _torch.no_modes():
+        parts = tensor_parts(tensor.detach(), with_grad=False).made_from
     nbytes = sum(part.nbytes for part in parts if isinstance(part, Tensor)) or tensor.nbytes
     return Held(tuple(tensor.shape), tensor.dtype, str(tensor.device), nbytes)
 

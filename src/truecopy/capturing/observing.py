@@ -23,7 +23,7 @@ from truecopy.capturing.functions import GIVING_AWAY, Functions
 from truecopy.capturing.gradients import Gradients, Slot
 from truecopy.capturing.keeping import Keeper
 from truecopy.capturing.names import Name, Pattern
-from truecopy.capturing.places import Call, Places
+from truecopy.capturing.places import Call, Places, is_wrapper
 from truecopy.capturing.selection import Selection
 from truecopy.capturing.structures import take
 from truecopy.structure.kinds import Kind, kind_of
@@ -59,6 +59,7 @@ class Recorder(Observer):
 
     inner_calls = True
     ignored = SILENT - GIVING_AWAY
+    leaves_regions_alone = False  # they run eagerly, see compiling.py
 
     def __init__(
         self,
@@ -103,6 +104,8 @@ class Recorder(Observer):
         try:
             if call is None:
                 return run()
+            if is_wrapper(module):
+                return self._through_wrapper(call, run)
             if self.selection.inputs and self._takes(call, port="in"):
                 self._add(call, Inputs(args, kwargs), Name(call.path, call.number, port="in"))
             call.before = _attributes(module)
@@ -117,6 +120,16 @@ class Recorder(Observer):
         if isinstance(result, GeneratorType):
             return self._items(call, result)
         self._finish(call, result)
+        return result
+
+    def _through_wrapper(self, call: Call, run: Callable[[], Any]) -> Any:
+        """A call of a module that stands for another. What it returns is that one's, which may be called
+        by a way that is not seen.
+        """
+        result = run()
+        if self.places.numbers[call.path] == call.number:
+            self.places.numbers[call.path] += 1
+            self._finish(call, result)
         return result
 
     def _finish(self, call: Call, result: Any) -> None:

@@ -52,14 +52,18 @@ class Places:
         self._clean: dict[str, str] = {}
 
     def enter(self, module: nn.Module) -> Call | None:
-        """A call of a module begins. None where the module is not the model's, or stands for another."""
+        """A call of a module begins; None where the module is not the model's.
+
+        A wrapper's call does not count: it is that of the module for which it stands.
+        """
         above = self.stack[-1] if self.stack else None
         path = self.path_of(module, above)
-        if path is None or is_wrapper(module):
-            self.stack.append(above if path is None else Call(module, path, self.numbers[path]))
+        if path is None:
+            self.stack.append(above)
             return None
         call = Call(module, path, self.numbers[path])
-        self.numbers[path] += 1
+        if not is_wrapper(module):
+            self.numbers[path] += 1
         self.stack.append(call)
         return call
 

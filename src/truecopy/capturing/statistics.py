@@ -91,7 +91,9 @@ def summarize(tensor: Tensor, bins: Bins | None = None) -> Running:
     shape, dtype = tuple(tensor.shape), tensor.dtype
     if tensor.is_quantized:
         tensor = tensor.dequantize()
-    if tensor.layout is not torch.strided:
+    if tensor.layout is torch.jagged:
+        tensor = tensor.values()
+    elif tensor.layout is not torch.strided:
         tensor = tensor.to_dense()
     if tensor.device.type == "meta" or not tensor.numel():
         return Running(shape, dtype, None)

@@ -49,8 +49,9 @@ class Composites:
 def _open(function: FunctionType) -> Callable[..., Any] | None:
     if function.__name__ in THIN or function.__closure__ is not None:
         return None
-    asked = [name for name in _QUESTIONS if name in function.__code__.co_names]
-    if not asked:
+    names = function.__code__.co_names
+    asked = [name for name in _QUESTIONS if name in names and name in function.__globals__]
+    if not asked or "overrides" in names:  # it asks by another way, and would be handed over again
         return None
     known = {**function.__globals__, **dict.fromkeys(asked, _no)}
     made = FunctionType(function.__code__, known, function.__name__, function.__defaults__, None)

@@ -63,6 +63,8 @@ class Observer:
     """Whether calls inside of calls are told too: `softmax` in `F.multi_head_attention_forward`."""
     ignored: Set[Any] = SILENT
     """Functions of which nothing is told."""
+    leaves_regions_alone = True
+    """Whether to step aside where a compiled region begins; not so of who has them run eagerly."""
 
     def around_module(
         self,
@@ -116,7 +118,8 @@ class Stream:
     def __enter__(self) -> Stream:
         self.is_open = True
         self.modules.open()
-        self.regions.open()
+        if self.observer.leaves_regions_alone:
+            self.regions.open()
         if self._operations.is_wanted:
             self._operations.__enter__()  # type: ignore[no-untyped-call]
         self._functions.__enter__()  # type: ignore[no-untyped-call]
