@@ -7,7 +7,9 @@ would be one as soon as the model writes or lets go.
 
 from __future__ import annotations
 
+import ctypes
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -16,6 +18,9 @@ from truecopy.errors import UsageError
 Over = Literal["spill", "lower", "stats", "stop"]
 """What becomes of a value beyond the budget: it goes to a file and is mapped from there; it is kept in
 bfloat16, and as statistics where that is too much; it is kept as statistics; nothing more is kept."""
+
+_MOST_SCATTERED = 32 << 20
+"""Bytes of values without room, after which free memory is given back."""
 
 _UNITS = {"": 1, "b": 1} | {
     f"{prefix}{binary}b": (1024 if binary else 1000) ** power
@@ -32,6 +37,7 @@ class Budget:
     most: int | None = None
     over: Over = "spill"
     used: int = 0
+    refused: int = 0  # bytes, since memory that is free was last given back to the system
 
     @classmethod
     def checked(cls, budget: int | str | None, over: Over) -> Budget:
@@ -45,6 +51,10 @@ class Budget:
     def takes(self, nbytes: int) -> bool:
         """Whether there is room for so many bytes; they are then counted."""
         if self.most is not None and self.used + nbytes > self.most:
+            self.refused += nbytes
+            if self.refused > _MOST_SCATTERED:
+                self.refused = 0
+                _give_back()
             return False
         self.used += nbytes
         return True
@@ -61,3 +71,13 @@ def bytes_of(size: int | str) -> int:
             f"{size!r} is no size", expected='bytes, or text such as "512 MiB" or "2 GiB"'
         )
     return int(float(found[1]) * unit)
+
+
+def _give_back() -> None:
+    """Give free memory back to the system, where the C library can.
+
+    What is kept of a value is small and lives long. It is put into the gap that the value's activation
+    left, where the next activation then does not fit: the process would grow as if all were kept.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

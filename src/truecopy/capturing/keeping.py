@@ -45,6 +45,7 @@ class Block:
 
     data: Tensor
     nbytes: int
+    place: int | None = None  # in the file, if it is there
 
 
 @dataclass(slots=True, eq=False)
@@ -216,7 +217,7 @@ class Keeper:
         place = (tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype)
         source = tensor if lowered is None else tensor.to(lowered)
         for at, held in known.pieces:
-            if at == place and held.block is not None and _same_bytes(held.block.data, source):
+            if at == place and held.block is not None and self._has(held.block, source):
                 return held
         held = described(tensor)
         held.alias = not known.born
@@ -226,6 +227,13 @@ class Keeper:
         known.pieces = [(at, one) for at, one in known.pieces if at != place] + [(place, held)]
         return held
 
+    def _has(self, block: Block, source: Tensor) -> bool:
+        """Whether a piece has still the bytes of its source."""
+        if block.place is None:
+            return _same_bytes(block.data, source)
+        dense = _compact(source)
+        return dense.is_contiguous() and self.spilled.has(block.place, dense)
+
     def _put(self, held: Held, source: Tensor) -> None:
         """Keep a tensor's bytes by themselves, or what the budget's policy says."""
         nbytes = _compact(source).nbytes
@@ -234,7 +242,8 @@ class Keeper:
             return
         match self.budget.over:
             case "spill":
-                held.how, held.block = "disk", Block(self._spilled(source), nbytes)
+                place, mapped = self.spilled.put(_compact(source))
+                held.how, held.block = "disk", Block(_expanded(mapped, source), nbytes, place)
             case "lower" if source.is_floating_point() and source.itemsize > _LOWER.itemsize:
                 held.how = _name_of(_LOWER)
                 self._put_lowered(held, source)
@@ -250,10 +259,6 @@ class Keeper:
             held.block = Block(_expanded(lowered, source), nbytes)
         else:
             held.how, held.summary = "stats", summarize(source.detach())
-
-    def _spilled(self, source: Tensor) -> Tensor:
-        """The value mapped from the file: dense, expanded dimensions expanded again."""
-        return _expanded(self.spilled.put(_compact(source)), source)
 
     def _keep_odd(self, tensor: Tensor, kept: Any) -> Held:
         """What is not one strided region on the CPU, and what stays in the graph: copied whole."""
