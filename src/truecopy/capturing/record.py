@@ -54,7 +54,9 @@ class CaptureRecord(Record):
     @property
     def is_clean(self) -> bool:
         """Whether every value was kept as it was."""
-        return all(not leaf.how.startswith("dropped") for value in self.values for leaf in value.leaves)
+        return all(
+            not leaf.how.startswith("dropped") for value in self.values for leaf in value.leaves
+        )
 
     def body(self) -> dict[str, Any]:
         return asdict(self)

@@ -29,6 +29,10 @@ class SpillFile:
         self._file: IO[bytes] | None = None
         self.nbytes = 0
 
+    def __del__(self) -> None:
+        if self._file is not None:
+            self._file.close()  # mappings keep the file alive for themselves
+
     def put(self, tensor: Tensor) -> tuple[int, Tensor]:
         """Where the bytes went, and the values mapped from there. Allocates nothing for dense ones."""
         if self._file is None:

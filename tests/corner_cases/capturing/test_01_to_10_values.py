@@ -153,7 +153,7 @@ def test_05_writes_under_other_names_are_seen() -> None:
 
 
 def test_05_whoever_has_the_address_is_no_danger() -> None:
-    """numpy and DLPack write around torch: what hands out an address is copied from then on."""
+    """Numpy and DLPack write around torch: what hands out an address is copied from then on."""
 
     def forward(_, x):
         y = x + 0

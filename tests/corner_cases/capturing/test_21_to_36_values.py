@@ -260,7 +260,7 @@ def test_29_capture_draws_no_random_number() -> None:
     for keep in (None, "tensors", "stats", "shapes"):
         torch.manual_seed(3)
         random.seed(3)
-        np.random.seed(3)  # noqa: NPY002
+        np.random.seed(3)
         if keep is None:
             out = model(x)
         else:
@@ -268,7 +268,7 @@ def test_29_capture_draws_no_random_number() -> None:
                 out = model(x)
         states.append(
             (out.tolist(), torch.get_rng_state().tolist(), random.getstate(),
-             np.random.get_state()[1].tolist())  # noqa: NPY002
+             np.random.get_state()[1].tolist())
         )  # fmt: skip
     assert all(state == states[0] for state in states)
 
@@ -293,9 +293,7 @@ def test_30_modules_that_change_while_they_run() -> None:
     assert torch.equal(out, expected)
     assert {"0", "1", "2"} <= set(cap)
     assert type(watched[0]) is nn.Linear
-    for (name, a), b in zip(
-        plain.state_dict().items(), watched.state_dict().values(), strict=True
-    ):
+    for (name, a), b in zip(plain.state_dict().items(), watched.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
 
 
@@ -382,7 +380,7 @@ def test_33_a_model_copied_while_it_is_observed_takes_nothing_along() -> None:
 
 
 def test_34_modules_whose_forward_was_replaced() -> None:
-    """accelerate puts a `forward` on the instance: the call around it is captured, what it returns last."""
+    """Accelerate puts a `forward` on the instance: the call around it is captured, what it returns last."""
     model = nn.Sequential(nn.Linear(2, 2))
     old = model[0].forward
     model[0]._old_forward = old
