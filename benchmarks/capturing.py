@@ -73,10 +73,11 @@ def nnsight_saves(model: nn.Module, x: torch.Tensor) -> Callable[[nn.Module, tor
     wrapped = NNsight(model)
 
     def run(_: nn.Module, given: torch.Tensor) -> Any:
+        kept: list[Any] = []
         with wrapped.trace(given):
-            kept = [wrapped.get(name).output.save() for name in order]
-            out = wrapped.output.save()
-        return kept, out
+            for name in order:
+                kept.append(wrapped.get(name).output.save())  # noqa: PERF401 - of the trace
+        return kept
 
     return run
 

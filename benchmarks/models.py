@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 from torch import nn
 
@@ -119,7 +121,7 @@ def resnet18() -> tuple[nn.Module, torch.Tensor]:
     widths = (64, 64, 128, 256, 512)
     blocks = [
         Residual(inside if not second else outside, outside, 1 if second or outside == 64 else 2)
-        for inside, outside in zip(widths, widths[1:], strict=False)
+        for inside, outside in pairwise(widths)
         for second in (False, True)
     ]
     model = nn.Sequential(

@@ -1,4 +1,4 @@
-"""Captures of models of transformers, against oracles that are not ours; all of them in `make test-models`."""
+"""Captures of models of transformers, against oracles that are not ours; all in `make test-models`."""
 
 import json
 from pathlib import Path

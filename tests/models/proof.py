@@ -50,7 +50,7 @@ def mark(tensor: Tensor) -> tuple[Any, ...]:
 
 
 NOT_TOLD = ("empty", "new_empty", "setitem")
-"""Functions of which DebugMode cannot tell: memory that nobody wrote, and `x[i] = y`, which returns nothing."""
+"""Of these DebugMode cannot tell: memory that nobody wrote, and `x[i] = y`, which returns nothing."""
 
 
 def oracle(model: nn.Module, inputs: dict[str, Any]) -> set[tuple[Any, ...]]:

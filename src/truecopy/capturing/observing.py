@@ -123,9 +123,7 @@ class Recorder(Observer):
         return result
 
     def _through_wrapper(self, call: Call, run: Callable[[], Any]) -> Any:
-        """A call of a module that stands for another. What it returns is that one's, which may be called
-        by a way that is not seen.
-        """
+        """A call of a module that stands for another, which may be called by a way that is not seen."""
         result = run()
         if self.places.numbers[call.path] == call.number:
             self.places.numbers[call.path] += 1

@@ -8,8 +8,8 @@ import threading
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
+from torch.nn import functional
 
 import truecopy as tc
 from oracles import apart
@@ -89,7 +89,7 @@ def test_23_a_direct_call_of_forward_is_the_parents_work() -> None:
     with tc.capture(model) as cap:
         model(torch.ones(2))
         model.forward(torch.ones(2))
-        F.gelu(torch.ones(2))  # nobody's
+        functional.gelu(torch.ones(2))  # nobody's
 
     assert cap.names() == ["/linear", "/relu", "(model)", "layer/linear", "/relu#1"]
 
@@ -143,7 +143,8 @@ def process_group(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_25_wrappers_of_distributed_training_are_in_no_name(process_group) -> None:
+@pytest.mark.usefixtures("process_group")
+def test_25_wrappers_of_distributed_training_are_in_no_name() -> None:
     """DDP: `module.` is stripped; FSDP2: local shards, with their placement told, never gathered."""
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     ddp = nn.parallel.DistributedDataParallel(copy.deepcopy(model))

@@ -113,8 +113,7 @@ def test_names_are_the_same_in_another_process() -> None:
 
 def test_thin_functions_are_thin() -> None:
     """What is not opened makes one call of the same result; what is opened shows what is inside."""
-    import torch.nn.functional as F
-
+    F = nn.functional  # noqa: N806 - as everybody calls it
     x = torch.randn(1, 4, 6)
     calls = {
         "relu": lambda: F.relu(x), "softmax": lambda: F.softmax(x, -1), "dropout": lambda: F.dropout(x, 0.5),
