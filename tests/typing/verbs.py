@@ -53,3 +53,12 @@ assert_type(tc.duplicate(model, 3, how="stack"), nn.Linear)
 assert_type(tc.duplicate(tensor, 3, how="view", dim=-1, grad="keep"), torch.Tensor)
 tc.duplicate(tensor, 3, live=True)  # type: ignore[call-overload]
 tc.duplicate(tensor, 3, how="lazy", dim=1)  # type: ignore[call-overload]
+
+# A capture is a mapping; what it holds is as the model made it.
+with tc.capture(model, select=["*", nn.Linear], keep="stats", budget="1 GiB", over="lower") as cap:
+    assert_type(cap, tc.Capture)
+    assert_type(cap.names("*"), list[str])
+    assert_type(cap.save("acts.safetensors"), int)
+assert_type(tc.Capture.load("acts.safetensors"), tc.SavedCapture)
+tc.capture(model, keep="some")  # type: ignore[arg-type]
+tc.capture(tensor)  # type: ignore[arg-type]
