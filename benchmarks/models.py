@@ -85,12 +85,14 @@ class PlainBlock(nn.Module):
         return (weights @ v).transpose(1, 2).reshape(batch, length, width)
 
 
-def small_gpt2() -> tuple[nn.Module, torch.Tensor]:
-    """6 layers of 512 in plain torch, and 4 x 128 tokens."""
+def small_gpt2(
+    width: int = 512, tokens: tuple[int, int] = (4, 128)
+) -> tuple[nn.Module, torch.Tensor]:
+    """6 layers in plain torch, and the tokens for it."""
     torch.manual_seed(0)
-    model = GPT2Like(vocabulary=8192, width=512, heads=8, layers=6, context=128)
-    model.blocks = nn.Sequential(*(PlainBlock(512, 8) for _ in range(6)))
-    return model, torch.randint(0, 8192, (4, 128))
+    model = GPT2Like(vocabulary=8192, width=width, heads=8, layers=6, context=128)
+    model.blocks = nn.Sequential(*(PlainBlock(width, 8) for _ in range(6)))
+    return model, torch.randint(0, 8192, tokens)
 
 
 class Residual(nn.Module):

@@ -99,7 +99,7 @@ class Capture(Mapping[str, Any]):
     def _refuse_what_never_came(self) -> None:
         selection, until = self._recorder.selection, self._recorder.until
         missing = [pattern.text for pattern in selection.never_met()]
-        if until is not None:
+        if until is not None and until.text not in missing:
             missing.append(until.text)
         missing += [kind.__name__ for kind in selection.types if kind not in selection.types_met]
         if missing:
@@ -322,7 +322,7 @@ def capture(
         dtype: floating values of more bytes are kept in this dtype.
         budget: bytes that may be held in memory, hard: 4096, "512 MiB".
         over: what becomes of values beyond it: "spill" to a file, "lower" to bfloat16, "stats", "stop".
-        until: a name; the run ends when it has come, and `with` is left.
+        until: a name, captured like those of `select`; the run ends when it came, and `with` is left.
         opaque: classes whose instances in outputs are not looked into.
 
     Values share no memory with the model nor with each other. What was born in the run is kept without
@@ -358,7 +358,7 @@ def capture(
     asked = Gradients(keeper, in_graph=grad == "keep") if gradients else None
     recorder = Recorder(
         model,
-        Selection(select, inputs=inputs, saved=saved),
+        Selection(select, inputs=inputs, saved=saved, until=until),
         keeper,
         leaf_keeper(keep, keeper),
         until=None if until is None else Pattern.parse(until),

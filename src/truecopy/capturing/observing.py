@@ -54,10 +54,12 @@ class _Open:
     entries: list[Entry] = field(default_factory=list)
 
 
+_NOTHING = _Open(0)
+
+
 class Recorder(Observer):
     """Captures what the selection wants."""
 
-    inner_calls = True
     ignored = SILENT - GIVING_AWAY
     leaves_regions_alone = False  # they run eagerly, see compiling.py
 
@@ -76,6 +78,7 @@ class Recorder(Observer):
         self.selection = selection
         self.keeper = keeper
         self.leaf = leaf
+        self.inner_calls = selection.wants_functions
         self.until = until
         self.gradients = gradients
         self.opaque = opaque
@@ -198,10 +201,12 @@ class Recorder(Observer):
 
     def begin(self, function: Any, args: Args, kwargs: Kwargs) -> None:
         """A torch function is about to run."""
-        if kwargs.get("out") is not None:
+        if kwargs and kwargs.get("out") is not None:
             self._give_up_laziness(kwargs["out"])
         if function in GIVING_AWAY:
             self._give_up_laziness(args[:1])
+        if not self.inner_calls:
+            return
         opened = self._open
         call = self.places.current
         node = _torch.next_node_number() if self.selection.saved else 0
@@ -221,7 +226,7 @@ class Recorder(Observer):
         self, function: Any, args: Args, kwargs: Kwargs, result: Any, error: BaseException | None
     ) -> None:
         """A torch function has run."""
-        frame = self._open.pop()
+        frame = self._open.pop() if self.inner_calls else _NOTHING
         if error is not None:
             return
         self.keeper.moment += 1
@@ -237,7 +242,8 @@ class Recorder(Observer):
         with _torch.disable_torch_function():
             for tensor in tensors:
                 self._note_birth(tensor, args, kwargs)
-            self._record(function, args, kwargs, result, frame)
+            if self.inner_calls:
+                self._record(function, args, kwargs, result, frame)
 
     def _note_birth(self, tensor: Tensor, args: Args, kwargs: Kwargs) -> None:
         """Whether a storage is of this run: it comes out of a call that was not given it."""
@@ -247,12 +253,9 @@ class Recorder(Observer):
             key = _torch.storage_identity(tensor)
         except (NotImplementedError, RuntimeError):  # sparse tensors and the like have none
             return
-        if self.keeper.knows(key):
-            return
-        born = all(
-            _identity(given) != key for given in tensors_in((args, kwargs)) if given is not tensor
-        ) and not any(given is tensor for given in tensors_in((args, kwargs)))
-        self.keeper.meet(tensor, born=born)
+        if not self.keeper.knows(key):
+            given = any(_identity(one) == key for one in _given(args, kwargs))
+            self.keeper.meet(tensor, born=not given)
 
     def _record(self, function: Any, args: Args, kwargs: Kwargs, result: Any, frame: _Open) -> None:
         call = self.places.current or self.places.outside(sys._getframe(2))
@@ -332,6 +335,15 @@ class Recorder(Observer):
         if self.until is not None and self.until.matches(entry.name):
             self.stopped = Stopped(str(entry.name))
             raise self.stopped
+
+
+def _given(args: Args, kwargs: Kwargs) -> Iterator[Tensor]:
+    """The tensors among arguments, most of which are arguments themselves."""
+    for one in (*args, *kwargs.values()) if kwargs else args:
+        if isinstance(one, Tensor):
+            yield one
+        elif isinstance(one, (tuple, list, dict)):
+            yield from tensors_in(one)
 
 
 def _identity(tensor: Tensor) -> int | None:

@@ -77,6 +77,9 @@ class Places:
         return None if edge is None else self._cleaned(self.model, "", edge)
 
     def _edge(self, parent: nn.Module, module: nn.Module) -> str | None:
+        for name, child in parent.named_children():  # nearly every call is of a child
+            if child is module:
+                return name
         known = self._edges.get(id(parent))
         if known is None or id(module) not in known:
             if (

@@ -26,9 +26,16 @@ class Selection:
     """What the user asked for; None asks for everything."""
 
     def __init__(
-        self, select: Select | Iterable[Select] | None, *, inputs: bool, saved: bool
+        self,
+        select: Select | Iterable[Select] | None,
+        *,
+        inputs: bool,
+        saved: bool,
+        until: str | None,
     ) -> None:
         chosen = _listed(select)
+        if until is not None:
+            chosen.append(until)
         self.patterns = [Pattern.parse(one) for one in chosen if isinstance(one, str)]
         self.types = tuple(one for one in chosen if isinstance(one, type))
         self.predicates = [one for one in chosen if not isinstance(one, str | type)]
@@ -37,6 +44,12 @@ class Selection:
         self.types_met: set[type[nn.Module]] = set()
         self.inputs = inputs or any(p.port == "in" for p in self.patterns)
         self.saved = saved or any((p.port or "").startswith("saved") for p in self.patterns)
+        self.wants_functions = (
+            self.everything
+            or saved
+            or bool(self.predicates)
+            or any(p.function is not None for p in self.patterns)
+        )
         self._flags = (_WITH_INPUTS if inputs else ()) + (_WITH_SAVED if saved else ())
         self._known: dict[tuple[str, str, str], bool | None] = {}
 
@@ -81,14 +94,6 @@ class Selection:
         if not met and name.port and any(p.matches(name) for p in self._flags):
             return self._ask(Name(name.module, name.call, name.function, name.number))
         return bool(met) or any(predicate(name) for predicate in self.predicates)
-
-    def may_take(self, module: str) -> bool:
-        """Whether anything with a module's name may be captured, as far as patterns tell."""
-        return (
-            self.everything
-            or bool(self.predicates or self.types)
-            or any(p.meets(module, p.function or "", p.port or "") for p in self.patterns)
-        )
 
     def asks_inside(self, module: str, inner: Iterable[tuple[str, type[nn.Module]]]) -> bool:
         """Whether names inside of a module are asked for, more exactly than by asking for all.

@@ -43,6 +43,7 @@ def test_until_ends_the_run_and_the_window() -> None:
     cap = captured(until="1")
     assert cap.names() == ["0/linear", "0", "1/relu", "1"]
     assert (cap.ended, cap.partial) == ("stopped at 1", True)
+    assert captured(select="2", until="1/relu").names() == ["1/relu"]
     with pytest.raises(tc.NotCaptured, match="`7`"):
         captured(until="7")
 
