@@ -16,7 +16,7 @@ PYTHONS := python3.11 python3.12 python3.13 python3 python
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test test-models check test-gpu bench clean
+.PHONY: help demo test test-models check test-gpu test-operators bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo 'make test-models  prove captures on every tiny model of transformers (ARGS="bert t5" chooses)'
 	@echo 'make check     lint, types, doctests, a clean import'
 	@echo 'make test-gpu  run what needs a device and print a report to send'
+	@echo 'make test-operators  prove verdicts over all of torch'"'"'s operator database (minutes)'
 	@echo 'make bench     time copies side by side with their peers'
 	@echo 'make clean     remove .venv and caches'
 
@@ -46,6 +47,9 @@ check: $(DEV)
 
 test-gpu: $(TEST)
 	@$(PY) tests/gpu_report.py
+
+test-operators: $(TEST)
+	$(PY) tests/operators/proof.py
 
 bench: $(BENCH)
 	$(PY) benchmarks/run.py $(ARGS)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from truecopy.memory.holders import Holder, who_shares
     from truecopy.memory.relation import Relation, assert_independent, relate
     from truecopy.structure.kinds import register
+    from truecopy.tracing.api import Trace, trace
 
 __version__ = "0.1.0.dev0"
 
@@ -52,6 +53,7 @@ __all__ = [
     "SavedCapture",
     "StillShared",
     "StructureMismatch",
+    "Trace",
     "TruecopyError",
     "TruecopyWarning",
     "UsageError",
@@ -65,6 +67,7 @@ __all__ = [
     "plan",
     "register",
     "relate",
+    "trace",
     "who_shares",
 ]
 
@@ -85,6 +88,7 @@ _HOMES = {
     "SavedCapture": "truecopy.capturing.store",
     "StillShared": "truecopy.errors",
     "StructureMismatch": "truecopy.errors",
+    "Trace": "truecopy.tracing.api",
     "TruecopyError": "truecopy.errors",
     "TruecopyWarning": "truecopy.errors",
     "UsageError": "truecopy.errors",
@@ -97,6 +101,7 @@ _HOMES = {
     "plan": "truecopy.copying.api",
     "register": "truecopy.structure.kinds",
     "relate": "truecopy.memory.relation",
+    "trace": "truecopy.tracing.api",
     "who_shares": "truecopy.memory.holders",
 }
 

@@ -7,6 +7,7 @@ relied upon is checked by its behavior in tests/unit/test_torch_internals.py, fo
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterable
 from typing import Any, ParamSpec, TypeVar
 
@@ -68,9 +69,8 @@ def saved_tensors(node: Any) -> list[Tensor]:
 def saved_by_name(node: Any) -> list[tuple[str, Tensor]]:
     """The same with names: `result`, `self`, and `tensors[1]` where there are many of one name."""
     found: list[tuple[str, Tensor]] = []
-    for attribute in dir(type(node)):
-        if not attribute.startswith("_raw_saved_"):
-            continue
+    cls: Any = type(node)
+    for attribute in _saved_names(cls):
         name, held = attribute.removeprefix("_raw_saved_"), getattr(node, attribute)
         many = isinstance(held, (list, tuple))
         for i, saved in enumerate(held if many else (held,)):
@@ -78,6 +78,11 @@ def saved_by_name(node: Any) -> list[tuple[str, Tensor]]:
             if isinstance(data, Tensor):
                 found.append((f"{name}[{i}]" if many else name, data))
     return found
+
+
+@functools.cache
+def _saved_names(cls: Any) -> tuple[str, ...]:
+    return tuple(name for name in dir(cls) if name.startswith("_raw_saved_"))
 
 
 def _saved_data(saved: Any) -> Any:
@@ -471,9 +476,8 @@ def node_number(node: Any) -> int:
     return int(node._sequence_nr())
 
 
-def storage_key(storage: torch.UntypedStorage) -> int:
-    """`storage_identity`, of a storage that was asked for already."""
-    return int(storage._cdata)
+storage_key: Callable[[torch.UntypedStorage], int] = operator.attrgetter("_cdata")
+"""`storage_identity`, of a storage that was asked for already: in C, for whoever asks at every operation."""
 
 
 def version_of(tensor: Tensor) -> int | None:
@@ -503,3 +507,7 @@ def answers_operations(cls: type) -> bool:
         torch.Tensor.__torch_dispatch__,
         _C._disabled_torch_dispatch_impl,
     ) and not issubclass(cls, FakeTensor)
+
+
+BACKWARD_ENGINE = torch.autograd.graph._engine_run_backward.__code__
+"""The last Python frame before a backward pass: below it nodes run, and what Python code they call."""

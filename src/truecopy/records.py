@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import platform
+import tempfile
+from pathlib import Path
 from typing import Any
 
 SCHEMA_VERSION = 1
@@ -30,6 +34,21 @@ class Record:
             "python": platform.python_version(),
         }
         return {"kind": self.kind, "version": SCHEMA_VERSION, "made_with": made_with, **self.body()}
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the record as JSON; what stood there is replaced whole, or not at all."""
+        target = Path(path)
+        text = json.dumps(self.to_json(), indent=2, allow_nan=False)
+        with tempfile.NamedTemporaryFile(
+            "w", encoding="ascii", dir=target.parent, prefix=f".{target.name}.", delete=False
+        ) as file:
+            try:
+                file.write(text + "\n")
+                file.close()
+                Path(file.name).replace(target)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
 
     def __str__(self) -> str:
         from truecopy.reports.terminal import render

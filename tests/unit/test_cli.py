@@ -103,7 +103,7 @@ def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
     out = capsys.readouterr().out
     for name, command in cli.COMMANDS.items():
-        assert f"  {name}  {command.__doc__}" in out
+        assert f"  {name:{max(map(len, cli.COMMANDS))}}  {command.__doc__}" in out
 
 
 def test_a_closed_pipe_is_quiet() -> None:

@@ -12,9 +12,11 @@ from truecopy.cli.command import Command, CommandError, ExitCode
 from truecopy.cli.compact import Compact
 from truecopy.cli.compare import Compare
 from truecopy.cli.inspect import Inspect
+from truecopy.cli.trace import Trace
 
 COMMANDS: dict[str, Command] = {
-    type(command).__name__.lower(): command for command in (Inspect(), Compact(), Compare())
+    type(command).__name__.lower(): command
+    for command in (Inspect(), Compact(), Compare(), Trace())
 }
 
 # As a shell would name the signal that ended us: 128 + SIGINT, 128 + SIGPIPE.

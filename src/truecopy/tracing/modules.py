@@ -73,13 +73,14 @@ def _give_place() -> None:
 class ModuleStack:
     """The modules that run on the thread that made it, the outermost first."""
 
-    def __init__(self, around: Around) -> None:
-        """`around` is called in the place of each call, with what it has to run."""
+    def __init__(self, outermost: Callable[[Any], None] | None, around: Around) -> None:
+        """`outermost` is told of modules that no other called; `around` runs each call, in its place."""
         self.modules: list[Any] = []
         self.paths: list[str] = []
         self.path = ""  # of the innermost: "layers.0.attn"; of the outermost its class; "" outside
         self._known: dict[int, tuple[Any, str]] = {}  # by identity: weak reference, path
         self._thread = threading.get_ident()
+        self._outermost = outermost
         self._around = around
 
     def open(self) -> None:
@@ -100,6 +101,8 @@ class ModuleStack:
 
     def _call(self, run: Run, module: nn.Module, args: Any, kwargs: Any) -> Any:
         before = self.path
+        if not self.modules and self._outermost is not None:
+            self._outermost(module)
         self.modules.append(module)
         path = self.path = self._path(module)
         self.paths.append(path)

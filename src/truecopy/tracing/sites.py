@@ -29,16 +29,16 @@ _PYTHON = tuple(
     {sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib")}
 )  # site-packages may be inside of it
 
-_kinds: dict[int, int] = {}  # by identity: to hash a code object is to hash all that it does
+KINDS: dict[int, int] = {}  # by identity: to hash a code object is to hash all that it does
 _kept: list[CodeType] = []  # so that no identity is given out again
 
 
 def kind_of_code(code: CodeType) -> int:
     """Whose code it is. Decided once."""
-    kind = _kinds.get(id(code))
+    kind = KINDS.get(id(code))
     if kind is None:
         _kept.append(code)
-        kind = _kinds[id(code)] = _decide(code.co_filename)
+        kind = KINDS[id(code)] = _decide(code.co_filename)
     return kind
 
 
@@ -56,7 +56,7 @@ def _decide(file: str) -> int:
 
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame that runs code of the user."""
-    kinds = _kinds
+    kinds = KINDS
     while frame is not None:
         code = frame.f_code
         kind = kinds.get(id(code))

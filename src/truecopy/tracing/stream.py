@@ -25,7 +25,7 @@ from truecopy import _torch
 from truecopy.tracing.compiled import CompiledRegions
 from truecopy.tracing.composites import Composites
 from truecopy.tracing.modules import FAST, ModuleStack
-from truecopy.tracing.operations import Operation, operation_of
+from truecopy.tracing.operations import KNOWN, Operation, operation_of
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -87,6 +87,9 @@ class Observer:
     ) -> None:
         """It has ended, with a result or an exception."""
 
+    def outermost(self, module: Any) -> None:
+        """A module is about to run that no other module called."""
+
     def before(self, operation: Operation, args: Args, kwargs: Kwargs) -> None:
         """An operation is about to run."""
 
@@ -109,7 +112,7 @@ class Stream:
         observer.stream = self
         self.depth = 0  # of calls that are running
         self.is_open = False
-        self.modules = ModuleStack(observer.around_module)
+        self.modules = ModuleStack(_told(observer, "outermost"), observer.around_module)
         self.regions = CompiledRegions(self._enter_region, self._leave_region)
         self._functions = _Functions(self)
         self._operations = _Operations(self)
@@ -200,11 +203,9 @@ class _Functions(TorchFunctionMode):
     ) -> Any:
         if kwargs is None:
             kwargs = {}
-        if function in self._ignored or (
-            type(function) is _torch.OpOverload and self._stream.depth < 0
-        ):
-            return function(*args, **kwargs)
         stream = self._stream
+        if function in self._ignored or (stream.depth < 0 and type(function) is _torch.OpOverload):
+            return function(*args, **kwargs)
         stream.depth += 1
         try:
             if self._begin is not None:
@@ -244,7 +245,7 @@ class _Operations(_torch.DispatchMode):
             return NotImplemented
         if kwargs is None:
             kwargs = {}
-        operation = operation_of(function)
+        operation = KNOWN.get(id(function)) or operation_of(function)
         if self._before is not None:
             self._before(operation, args, kwargs)
         stream = self._stream
