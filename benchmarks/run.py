@@ -8,7 +8,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 BENCHMARKS = (
-    "copying", "aliases", "snapshots", "tracing", "measuring", "answers", "pages",
+    "copying", "aliases", "snapshots", "tracing", "capturing", "measuring", "answers", "pages",
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from truecopy.capturing.capture import Capture, capture
+    from truecopy.capturing.store import SavedCapture
     from truecopy.copying.api import copy, deepcopy, plan
     from truecopy.copying.duplicates.api import duplicate
     from truecopy.copying.plan import Plan
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
         CannotRead,
         CannotWrite,
         NonLeaf,
+        NotCaptured,
         NotEnoughMemory,
         NotIndependent,
         Orphaned,
@@ -50,16 +53,19 @@ __all__ = [
     "CannotCopy",
     "CannotRead",
     "CannotWrite",
+    "Capture",
     "Change",
     "Explanation",
     "Holder",
     "NonLeaf",
+    "NotCaptured",
     "NotEnoughMemory",
     "NotIndependent",
     "Orphaned",
     "Plan",
     "PointsBack",
     "Relation",
+    "SavedCapture",
     "Snapshot",
     "StillShared",
     "StructureMismatch",
@@ -73,6 +79,7 @@ __all__ = [
     "aliases",
     "assert_independent",
     "bench",
+    "capture",
     "copy",
     "deepcopy",
     "duplicate",
@@ -91,16 +98,19 @@ _HOMES = {
     "CannotCopy": "truecopy.errors",
     "CannotRead": "truecopy.errors",
     "CannotWrite": "truecopy.errors",
+    "Capture": "truecopy.capturing.capture",
     "Change": "truecopy.snapshots.changes",
     "Explanation": "truecopy.explaining.facts",
     "Holder": "truecopy.memory.holders",
     "NonLeaf": "truecopy.errors",
+    "NotCaptured": "truecopy.errors",
     "NotEnoughMemory": "truecopy.errors",
     "NotIndependent": "truecopy.errors",
     "Orphaned": "truecopy.errors",
     "Plan": "truecopy.copying.plan",
     "PointsBack": "truecopy.errors",
     "Relation": "truecopy.memory.relation",
+    "SavedCapture": "truecopy.capturing.store",
     "Snapshot": "truecopy.snapshots.snapshot",
     "StillShared": "truecopy.errors",
     "StructureMismatch": "truecopy.errors",
@@ -113,6 +123,7 @@ _HOMES = {
     "aliases": "truecopy.memory.aliases",
     "assert_independent": "truecopy.memory.relation",
     "bench": "truecopy.measuring.api",
+    "capture": "truecopy.capturing.capture",
     "copy": "truecopy.copying.api",
     "deepcopy": "truecopy.copying.api",
     "duplicate": "truecopy.copying.duplicates.api",

@@ -8,6 +8,7 @@
     ├── StructureMismatch   (ValueError)       what was to be written into differs from what it should be
     ├── TornSnapshot        (RuntimeError)     a snapshot whose last update was cut off in the middle
     ├── NotEnoughMemory     (MemoryError)      more than there is was asked for; nothing was allocated
+    ├── NotCaptured         (KeyError)         a name that was asked for and never seen, or not kept
     ├── CannotRead          (ValueError)       a file that is missing, damaged, hostile or not plain data
     └── CannotWrite         (ValueError)       a file that is not written, and nothing in its place
 
@@ -107,6 +108,10 @@ class TornSnapshot(TruecopyError, RuntimeError):
 
 class NotEnoughMemory(TruecopyError, MemoryError):
     """What was asked for does not fit into the memory that there is; nothing was allocated."""
+
+
+class NotCaptured(TruecopyError, KeyError):
+    """A name that was asked for, and of which no value was seen."""
 
 
 class CannotRead(TruecopyError, ValueError):
