@@ -8,7 +8,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 BENCHMARKS = (
-    "copying", "aliases", "snapshots", "tracing", "watching", "measuring", "answers", "pages",
+    "copying", "aliases", "snapshots", "tracing", "watching", "capturing", "measuring", "answers", "pages",
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 from harness import check, save
-from models import GPT2Like
 from torch.distributed._tools.mem_tracker import MemTracker
 from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile
@@ -29,6 +28,7 @@ from torch.utils._debug_mode import DebugMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import truecopy as tc
+from models import GPT2Like
 
 Around = Callable[[], AbstractContextManager[Any]]
 BLOCKS, CALLS = 100, 1000

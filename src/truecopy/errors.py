@@ -10,6 +10,7 @@
     ├── NotEnoughMemory     (MemoryError)      more than there is was asked for; nothing was allocated
     ├── BrokenExpectation   (AssertionError)   a run passed a limit that tc.expect had set
     ├── WrittenTo           (RuntimeError)     watched memory is about to be written, or was
+    ├── NotCaptured         (KeyError)         a name that was asked for and never seen, or not kept
     ├── CannotRead          (ValueError)       a file that is missing, damaged, hostile or not plain data
     └── CannotWrite         (ValueError)       a file that is not written, and nothing in its place
 
@@ -118,6 +119,10 @@ class BrokenExpectation(TruecopyError, AssertionError):
 
 class WrittenTo(TruecopyError, RuntimeError):
     """Memory that is watched is about to be written, or was written by what torch does not see."""
+
+
+class NotCaptured(TruecopyError, KeyError):
+    """A name that was asked for, and of which no value was seen."""
 
 
 class CannotRead(TruecopyError, ValueError):

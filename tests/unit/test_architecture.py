@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"structure", "memory", "copying"},
     "snapshots": {"structure", "memory", "copying", "files"},  # files: the one on disk
     "measuring": {"structure", "memory", "copying", "snapshots", "tracing"},
+    "capturing": {"structure", "memory", "copying", "tracing", "files"},
     "comparing": {"files", "tracing", "measuring"},
     "answers": {"structure", "memory", "copying", "tracing", "files", "measuring", "truecopy"},
     "reports": {
@@ -36,8 +37,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     },
     "integrations": {"structure", "memory", "tracing", "truecopy"},
     "cli": {
-        "structure", "memory", "copying", "tracing", "explaining", "measuring", "files", "comparing",
-        "reports", "answers", "truecopy",
+        "structure", "memory", "copying", "tracing", "explaining", "measuring", "capturing", "files",
+        "comparing", "reports", "answers", "truecopy",
     },
 }  # fmt: skip
 FOR_ALL = {"errors", "_torch", "records"}
