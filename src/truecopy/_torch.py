@@ -466,11 +466,14 @@ def profiled_sizes(profile: torch.profiler.profile, names: frozenset[str]) -> di
     By the number that events of the tree have too, which leaves lists of numbers out.
     """
     results = getattr(profile.profiler, "kineto_results", None)
-    return {
-        event.correlation_id(): event.concrete_inputs()
-        for event in (results.events() if results is not None else ())
-        if event.name() in names
-    }
+    found: dict[int, list[Any]] = {}
+    for event in results.events() if results is not None else ():
+        try:
+            if event.name() in names:
+                found[event.correlation_id()] = event.concrete_inputs()
+        except UnicodeDecodeError:
+            continue  # a function in C, whose name may be any bytes
+    return found
 
 
 def profiled_prefixes() -> list[str]:

@@ -46,7 +46,9 @@ class Allocations(Storages):
     def gave_back(self, node: Node) -> None:
         """Memory was taken back."""
         block = self.blocks.get(node.pointer)
-        if block is not None:
+        if block is None:  # from before, and told of since it was given while a profiler was on
+            self.freed -= node.size
+        else:
             self.end(block)
 
     def meet_recorded(self, tensor: Recorded) -> None:

@@ -207,8 +207,8 @@ class Replay:
             scope.is_user = scope.is_bare = False
             return scope
         if "::" not in name or name.startswith("profiler::"):
-            if name == STEP:
-                ledger.rounds.pass_by(MARKED, "begin", ledger.events)
+            if name.startswith(STEP):
+                ledger.rounds.pass_by(MARKED, name.removeprefix(STEP), ledger.events)
             self.regions += name.startswith(REGION)
             return scope
         if self._is_again(node, outer):
@@ -243,8 +243,6 @@ class Replay:
             scope.copied.wrote(node)
 
     def _leave_operation(self, node: Node, scope: Scope, outer: Scope) -> None:
-        if node.name == STEP:
-            self.ledger.rounds.pass_by(MARKED, "end", self.ledger.events)
         if scope.copied is not None and scope.copied.node is node:
             scope.copied.ended(self.ledger.current.allocated)
         if self._copies and not outer.around and scope.around:

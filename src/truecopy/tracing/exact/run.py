@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import CodeType
 from typing import Any
 
 from torch import nn
-from torch.profiler import profile, record_function
+from torch.profiler import profile
 
 from truecopy import _torch
 from truecopy.tracing.blind import Blind
 from truecopy.tracing.building import Observed
 from truecopy.tracing.exact.copying import SHAPING
 from truecopy.tracing.exact.kinship import Kinship
-from truecopy.tracing.exact.profiling import STEP, Profiling
+from truecopy.tracing.exact.profiling import Profiling, mark
 from truecopy.tracing.exact.replay import Replay
 from truecopy.tracing.exact.tree import Told, read
 from truecopy.tracing.facts import Unseen
@@ -35,9 +35,14 @@ class ExactRun:
         self._profiling.start()
         self._blind.open()
 
-    def step(self) -> AbstractContextManager[Any]:
+    @contextmanager
+    def step(self) -> Iterator[None]:
         """Mark one iteration."""
-        return record_function(STEP)
+        mark("begin")
+        try:
+            yield
+        finally:
+            mark("end")
 
     def close(self, name: str, opener: CodeType | None, ended: str) -> Observed:
         """End, and go through what was written down."""

@@ -83,7 +83,7 @@ def _node(event: Any, told: Told) -> Node:
     tag, fields = event.typed
     kind = _KINDS.get(tag, OTHER)
     start = event.start_time_ns
-    node = Node(kind, event.name, start, start + max(0, event.duration_time_ns))
+    node = Node(kind, _text(event, "name"), start, start + max(0, event.duration_time_ns))
     node.thread = event.start_tid
     if kind == OPERATION:
         node.inputs = [_input(given) for given in fields.inputs]
@@ -105,7 +105,8 @@ def _node(event: Any, told: Told) -> Node:
 
 def _python(node: Node, fields: Any, told: Told) -> None:
     place = fields.callsite
-    node.file, node.line, node.function = place.file_name, place.line_number, place.function_name
+    node.file, node.function = _text(place, "file_name"), _text(place, "function_name")
+    node.line = place.line_number
     if fields.module is not None:
         module = fields.module
         node.module = module.self_ptr, module.cls_name
@@ -119,6 +120,14 @@ def _python(node: Node, fields: Any, told: Told) -> None:
             _note(told, "gradient", gradient)
             for _, tensor in state:
                 _note(told, "optimizer state", tensor)
+
+
+def _text(event: Any, name: str) -> str:
+    """A text of the profile. That of a function in C is what its object says of itself: any bytes."""
+    try:
+        return str(getattr(event, name))
+    except UnicodeDecodeError:
+        return ""
 
 
 def _note(told: Told, owner: str, tensor: Any) -> None:
