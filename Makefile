@@ -16,7 +16,7 @@ PYTHONS := python3.11 python3.12 python3.13 python3 python
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check test-gpu bench clean
+.PHONY: help demo test check test-gpu test-operators bench clean
 .DEFAULT_GOAL := help
 
 help:
@@ -24,6 +24,7 @@ help:
 	@echo 'make test      install what tests need, then run them (ARGS="-k name" chooses)'
 	@echo 'make check     lint, types, doctests, a clean import'
 	@echo 'make test-gpu  run what needs a device and print a report to send'
+	@echo 'make test-operators  prove verdicts over all of torch'"'"'s operator database (minutes)'
 	@echo 'make bench     time copies side by side with their peers'
 	@echo 'make clean     remove .venv and caches'
 
@@ -42,6 +43,9 @@ check: $(DEV)
 
 test-gpu: $(TEST)
 	@$(PY) tests/gpu_report.py
+
+test-operators: $(TEST)
+	$(PY) tests/operators/proof.py
 
 bench: $(BENCH)
 	$(PY) benchmarks/run.py $(ARGS)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-BENCHMARKS = ("copying", "aliases", "pages")
+BENCHMARKS = ("copying", "aliases", "pages", "tracing")
 
 if __name__ == "__main__":
     sys.path.insert(0, str(HERE))

@@ -7,7 +7,7 @@ and after a call the bytes of every storage are read through their addresses.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -112,13 +112,3 @@ def origin(output: torch.Tensor, arguments: list[Argument]) -> str:
         if any(low < end and start < high for start, end in given):
             return "view"
     return "new"
-
-
-def truth(
-    function: Callable[..., Any], args: Any, kwargs: Any
-) -> tuple[Any, list[str], list[tuple[torch.Tensor, set[str]]]]:
-    """Call, and tell origins of outputs and allowed effects of arguments."""
-    arguments = [Argument.of(t) for t in dict.fromkeys(tensors((args, kwargs)))]
-    result = function(*args, **kwargs)
-    origins = [origin(output, arguments) for output in tensors(result)]
-    return result, origins, [(a.tensor, a.allowed()) for a in arguments]

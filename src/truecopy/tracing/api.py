@@ -61,7 +61,7 @@ class Trace:
         self._name = name
         self._exact = ExactRun() if exact else None
         self._opener = opener
-        self._is_used = self._is_open = False
+        self._was_entered = self._is_open = False
         self._ledger: Ledger | None = None
         self._stream: Stream | None = None
         self._blind: Blind | None = None
@@ -69,17 +69,17 @@ class Trace:
         self._record: TraceRecord | None = None
 
     def __enter__(self) -> Trace:
-        if self._ledger is not None or self._is_used:
+        if self._was_entered:
             raise UsageError("this trace was used already", way_out="Make another with tc.trace()")
+        self._was_entered = True
         frame = caller_frame()
         if frame is not None and not self._name:
             self._name = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
             self._opener = frame.f_code
         if self._exact is not None:
             self._exact.open()
-            self._is_used = self._is_open = True
+            self._is_open = True
             return self
-        self._is_used = True
         ledger = self._ledger = Ledger(self._opener)
         self._blind = Blind()
         self._stream = Stream(ledger)

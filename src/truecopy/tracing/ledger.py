@@ -25,7 +25,7 @@ from truecopy.tracing.habits import HABITUAL, Habits
 from truecopy.tracing.hiding import Copying
 from truecopy.tracing.lines import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE, Current, LineOfCode
 from truecopy.tracing.nodes import ACCUMULATOR, Nodes
-from truecopy.tracing.operations import Operation, Slot, tensors_in
+from truecopy.tracing.operations import Operation, tensors_in
 from truecopy.tracing.ownership import Ownership
 from truecopy.tracing.record import MOST_EVENTS
 from truecopy.tracing.rounds import STRONG, WEAK, Rounds
@@ -36,6 +36,9 @@ from truecopy.tracing.timeline import Timeline
 BACKWARDS = {torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad}
 """Calls inside of which operations are of a backward pass, each an event of its own."""
 
+_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
+_DEEPCOPY = torch.Tensor.__deepcopy__
+
 MAKERS = frozenset((
     "from_numpy", "frombuffer", "from_dlpack", "asarray", "as_tensor", "tensor", "from_file",
 ))  # fmt: skip
@@ -43,6 +46,20 @@ MAKERS = frozenset((
 
 _ONE = {word: (word,) for word in ORIGINS}
 _SAME = _ONE["same"]
+
+
+TOLD = COPYING | {"_unsafe_view", "_lazy_clone"}
+"""Operations that are looked at once more when they have run."""
+
+
+def _is_among(output: Tensor, args: Args, kwargs: Kwargs) -> bool:
+    """Whether this very tensor was passed, at any depth."""
+    for given in args:
+        if given is output:
+            return True
+        if isinstance(given, (list, tuple)) and any(one is output for one in tensors_in(given)):
+            return True
+    return bool(kwargs) and any(given is output for given in tensors_in(kwargs))
 
 
 class Ledger(Observer):
@@ -101,6 +118,8 @@ class Ledger(Observer):
         self._open_event(function)
         if function in BACKWARDS:
             self._begin_backward(line)
+        elif function is _DEEPCOPY:
+            self.memory.meet(args[0], storages.INPUT)
         elif line.code is self.opener:
             self.rounds.pass_by(WEAK, line, current.index)
         current.start = time.perf_counter_ns()
@@ -117,7 +136,9 @@ class Ledger(Observer):
             self.close_event((), -1, stop, type(error).__name__)
             return
         current = self.current
-        made = self.nodes.made_by(current.line, current.index)
+        made = _torch.next_node_number() - self.nodes.next
+        if made:
+            made = self.nodes.made_by(current.line, current.index)
         storage = -1
         if isinstance(result, Tensor):
             origin, storage = self._origin(args, kwargs, result)
@@ -134,11 +155,14 @@ class Ledger(Observer):
                 storage = told[0][1]
                 if made:
                     self.owners.saved_by(outputs[0], made)
+        elif function == _SET_DATA:
+            current.touched.append(("self", "replaced"))
+            origins = ()
         else:
             return  # it tells something, and does nothing
         if current.born:
             self.owners.outlive(result)
-            if len(current.born) == 1:
+            if len(current.born) == 1 and current.born[0].most >= churn.LEAST:
                 churn.note(self.memory, current, args, result)
         if function in HABITUAL:
             self.habits.call(function, args, result)
@@ -149,12 +173,10 @@ class Ledger(Observer):
         block = self.memory.find(output)
         if block is None:
             block = self._unseen(output)
+        elif block.birth == self.current.index:
+            return block.origin, block.number  # born now, and so no argument
         number = -1 if block is None else block.number
-        if args and output is args[0]:
-            return "same", number
-        if (len(args) > 1 or kwargs or not args or type(args[0]) is tuple) and any(
-            output is given for given in tensors_in((args[1:], kwargs, args[:1]))
-        ):
+        if (args and output is args[0]) or _is_among(output, args, kwargs):
             return "same", number
         if block is None:
             return "unknown", -1
@@ -197,12 +219,14 @@ class Ledger(Observer):
     # --- operations -------------------------------------------------------------------------------
 
     def before(self, operation: Operation, args: Args, kwargs: Kwargs) -> None:
-        if operation.is_silent:
-            return
-        if not self._calling or self._backward is not None:
+        if (not self._calling or self._backward is not None) and not operation.is_silent:
             self._begin_operation(operation)
-        if self.memory.lazy and operation.written:
-            self.copying.materialized(operation, args, kwargs)
+        if operation.written or operation.reshaped:
+            for slot in operation.written or operation.reshaped:
+                for tensor in slot.tensors(args, kwargs):
+                    self.memory.meet(tensor, storages.INPUT)
+            if self.memory.lazy:
+                self.copying.materialized(operation, args, kwargs)
 
     def after(
         self,
@@ -221,37 +245,45 @@ class Ledger(Observer):
         base = operation.base
         if base == "lift_fresh":
             self._came_out(args[0])
+        if error is None and (operation.written or operation.reshaped):
+            self._effects(operation, args, kwargs)
         owner = storages.OPTIMIZER_STATE if current.phase == OPTIMIZER else storages.INPUT
         for given in args:
             if isinstance(given, Tensor):
-                memory.meet(given, storages.PARAMETER if type(given) is nn.Parameter else owner)
+                if current.function is _DEEPCOPY:
+                    self._came_out(given)  # it makes storages without an operation
+                else:
+                    memory.meet(given, owner)
             elif type(given) is list:
                 for one in given:
                     if isinstance(one, Tensor):
-                        memory.meet(one, storages.PARAMETER if type(one) is nn.Parameter else owner)
+                        memory.meet(one, owner)
         if kwargs:
             for one in tensors_in(kwargs):
                 memory.meet(one, owner)
         if error is None:
-            if operation.written:
-                self._effects(operation.writes(args), args, kwargs, "mutated")
-            elif operation.reshaped:
-                told = "replaced" if base == "set_" else ""
-                self._effects(operation.reshaped, args, kwargs, told)
             if isinstance(result, Tensor):
-                block = self._came_out(result)
-                if base == "_lazy_clone" and block is not None:
-                    block.origin = "lazy"
-                    memory.lazy += 1
+                self._came_out(result)
             elif result is not None:
                 for one in tensors_in(result):
                     self._came_out(one)
-            if base in COPYING:
-                self.copying.copied(operation, args, result)
-            elif base == "_unsafe_view":
-                self.copying.viewed_as(args[1])
+            if base in TOLD:
+                self._told(operation, args, result)
         if not self._calling or self._backward is not None:
             self._end_operation(args, kwargs, result, error)
+
+    def _told(self, operation: Operation, args: Args, result: Any) -> None:
+        """An operation has run that copies, or tells more of a copy."""
+        if operation.base == "_unsafe_view":
+            self.copying.viewed_as(args[1])
+            return
+        if operation.base == "_lazy_clone":
+            block = self.memory.find(result)
+            if block is not None:
+                block.origin = "lazy"
+                self.memory.lazy += 1
+            return
+        self.copying.copied(operation, args, result)
 
     def _came_out(self, tensor: Tensor) -> Block | None:
         block, born = self.memory.come_out(tensor)
@@ -264,9 +296,12 @@ class Ledger(Observer):
                 current.allocated += block.nbytes
         return block
 
-    def _effects(self, slots: tuple[Slot, ...], args: Args, kwargs: Kwargs, effect: str) -> None:
+    def _effects(self, operation: Operation, args: Args, kwargs: Kwargs) -> None:
         memory, current = self.memory, self.current
-        for slot in slots:
+        effect = "mutated" if operation.written else ""
+        if operation.base == "set_":
+            current.touched.append(("self", "replaced"))
+        for slot in operation.writes(args) or operation.reshaped:
             for tensor in slot.tensors(args, kwargs):
                 block = memory.find(tensor)
                 if block is None:
@@ -305,14 +340,16 @@ class Ledger(Observer):
     def _in_python(self, frame: FrameType) -> None:
         """Python runs inside of a backward pass: a function of the user, a hook, or a checkpoint."""
         inner: FrameType | None = frame
-        user = None
+        user, checkpoint = None, False
         while inner is not None and inner.f_code is not _torch.BACKWARD_ENGINE:
             kind = sites.kind_of_code(inner.f_code)
             if kind == sites.USER and user is None:
                 user = inner
             if kind == sites.CHECKPOINT:
-                self.current.phase = RECOMPUTE
+                checkpoint = True
             inner = inner.f_back
+        if user is not None and checkpoint:
+            self.current.phase = RECOMPUTE
         if user is None and self._backward is None:
             user = sites.user_frame(inner)
         if user is not None:
@@ -369,9 +406,11 @@ class Ledger(Observer):
             line.last_path = path
             line.paths[path] = None
         line.phases |= 1 << current.phase
-        line.calls[current.function] = line.calls.get(current.function, 0) + 1
+        calls = line.calls
+        calls[current.function] = calls.get(current.function, 0) + 1
+        told = line.origins
         for origin in origins:
-            line.origins[origin] = line.origins.get(origin, 0) + 1
+            told[origin] = told.get(origin, 0) + 1
         touched: tuple[Any, ...] = ()
         if current.touched:
             touched = tuple(dict.fromkeys(current.touched))
@@ -379,15 +418,10 @@ class Ledger(Observer):
                 line.effects[effect] = line.effects.get(effect, 0) + 1
         elif origins == _SAME:
             self.same += 1
-        line.allocated += current.allocated
+        if current.allocated:
+            line.allocated += current.allocated
         if current.written:
-            line.copied += current.written
-            line.read += current.read
-            line.hidden_bytes += current.hidden
-            self.copied += current.written
-            self.read += current.read
-            self.hidden_bytes += current.hidden
-            self.rounds.copied = self.copied
+            self._add_copied(line, current)
         if raised:
             line.raised += 1
             self.raised += 1
@@ -400,7 +434,17 @@ class Ledger(Observer):
             self.first.append(event)
         else:
             self.last.append(event)
-        self.timeline.pass_by(current.index, self.copied, stop - self.started)
+        if current.index >= self.timeline.due:
+            self.timeline.pass_by(current.index, self.copied, stop - self.started)
+
+    def _add_copied(self, line: LineOfCode, current: Current) -> None:
+        line.copied += current.written
+        line.read += current.read
+        line.hidden_bytes += current.hidden
+        self.copied += current.written
+        self.read += current.read
+        self.hidden_bytes += current.hidden
+        self.rounds.copied = self.copied
 
     def close(self) -> None:
         """The run is over."""

@@ -11,6 +11,7 @@ import weakref
 from typing import Any
 
 from torch import Tensor, UntypedStorage
+from torch.nn import Parameter
 
 from truecopy import _torch
 from truecopy.tracing.facts import OWNERS
@@ -23,28 +24,25 @@ from truecopy.tracing.facts import OWNERS
 class Block:
     """One storage, from when it was met to its end."""
 
-    __slots__ = (
-        "birth", "birth_mark", "birth_tick", "copied_at", "death", "device", "key", "line", "most",
-        "nbytes", "number", "origin", "owner", "path", "reference", "saved_by", "snapshot",
-    )  # fmt: skip
+    # Defaults of the class: one is made for each allocation, and most are never written.
+    origin = "unknown"
+    line: Any = None  # where it was allocated; None for what existed before
+    path = ""
+    birth = -1  # event
+    birth_tick = -1
+    birth_mark = 0
+    death = -1
+    saved_by = ""
+    copied_at = -1  # the event by which it came to be, as a copy
+    snapshot: Any = None  # who may have taken it for a copy
+    reference: Any = None
 
-    def __init__(self, number: int, key: int, nbytes: int, device: str) -> None:
+    def __init__(self, number: int, key: int, nbytes: int, device: str, owner: int) -> None:
         self.number = number
         self.key = key
         self.nbytes = self.most = nbytes
         self.device = device
-        self.owner = INPUT
-        self.origin = "unknown"
-        self.line: Any = None  # where it was allocated; None for what existed before
-        self.path = ""
-        self.birth = -1  # event
-        self.birth_tick = -1
-        self.birth_mark = 0
-        self.death = -1
-        self.saved_by = ""
-        self.copied_at = -1  # the event by which it came to be, as a copy
-        self.snapshot: Any = None  # who may have taken it for a copy
-        self.reference: Any = None
+        self.owner = owner
 
 
 class _Reference(weakref.ref[UntypedStorage]):
@@ -98,7 +96,8 @@ class Storages:
             return None
         block = self.blocks.get(_torch.storage_key(storage))
         if block is None:
-            block = self._add(storage, owner)
+            owner = PARAMETER if type(tensor) is Parameter else owner
+            block = self._add(storage, owner, type(tensor) is Tensor and tensor.is_cpu)
             self.existed += block.nbytes
         elif storage.nbytes() != block.nbytes:
             self.resized(block, storage.nbytes())  # by the storage itself: torch dispatches nothing
@@ -114,7 +113,7 @@ class Storages:
         block = self.blocks.get(_torch.storage_key(storage))
         if block is not None:
             return block, False
-        block = self._add(storage, TEMPORARY)
+        block = self._add(storage, TEMPORARY, type(tensor) is Tensor and tensor.is_cpu)
         block.birth = self.event
         block.birth_mark = self.mark
         if storage.resizable():
@@ -124,10 +123,10 @@ class Storages:
             block.origin = "adopted"
         return block, True
 
-    def _add(self, storage: UntypedStorage, owner: int) -> Block:
+    def _add(self, storage: UntypedStorage, owner: int, is_cpu: bool) -> Block:
         key = _torch.storage_key(storage)
         nbytes = storage.nbytes()
-        device = storage.device.type
+        device = "cpu" if is_cpu else storage.device.type
         if device == "meta":
             self.would_be += nbytes
             nbytes = 0
@@ -138,8 +137,7 @@ class Storages:
 
     def begin(self, key: int, nbytes: int, device: str, owner: int) -> Block:
         """Memory is there from now on."""
-        block = Block(self.count, key, nbytes, device)
-        block.owner = owner
+        block = Block(self.count, key, nbytes, device, owner)
         self.count += 1
         self.blocks[key] = block
         self._change(block, nbytes)
@@ -151,7 +149,8 @@ class Storages:
         self.tick += 1
         self.by_owner[block.owner] += nbytes
         live = self.live = self.live + nbytes
-        self.interval_peak = max(self.interval_peak, live)
+        if live > self.interval_peak:  # noqa: PLR1730 - a call less, at every allocation
+            self.interval_peak = live
         if live > self.high:
             self.high = live
             self.high_owners = tuple(self.by_owner)

@@ -24,7 +24,7 @@ from torch.overrides import TorchFunctionMode
 from truecopy import _torch
 from truecopy.tracing.compiled import CompiledRegions
 from truecopy.tracing.modules import ModuleStack
-from truecopy.tracing.operations import Operation, operation_of
+from truecopy.tracing.operations import KNOWN, Operation, operation_of
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -193,9 +193,9 @@ class _Functions(TorchFunctionMode):
     ) -> Any:
         if kwargs is None:
             kwargs = {}
-        if function in SILENT or (type(function) is _torch.OpOverload and self._stream.depth < 0):
-            return function(*args, **kwargs)
         stream = self._stream
+        if function in SILENT or (stream.depth < 0 and type(function) is _torch.OpOverload):
+            return function(*args, **kwargs)
         stream.depth += 1
         try:
             if self._begin is not None:
@@ -232,7 +232,7 @@ class _Operations(_torch.DispatchMode):
             return NotImplemented
         if kwargs is None:
             kwargs = {}
-        operation = operation_of(function)
+        operation = KNOWN.get(id(function)) or operation_of(function)
         if self._before is not None:
             self._before(operation, args, kwargs)
         stream = self._stream

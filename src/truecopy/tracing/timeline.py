@@ -14,12 +14,11 @@ class Timeline:
         self._memory = memory
         self._stride = 1
         self._first = 0
+        self.due = 0  # the event with which this stretch ends
         self.moments: list[Moment] = []
 
     def pass_by(self, event: int, copied: int, stop_ns: int) -> None:
-        """An event has ended."""
-        if event - self._first + 1 < self._stride:
-            return
+        """The event has ended with which a stretch does."""
         memory = self._memory
         self.moments.append(
             Moment(self._first, event, memory.low, memory.high, copied, stop_ns, memory.high_owners)
@@ -29,6 +28,7 @@ class Timeline:
         memory.high_owners = tuple(memory.by_owner)
         if len(self.moments) >= 2 * MOST_MOMENTS:
             self.join()
+        self.due = event + self._stride
 
     def join(self) -> None:
         """Two stretches become one, all along."""
