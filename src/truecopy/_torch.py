@@ -448,24 +448,24 @@ EventScope = _C._profiler.RecordScope
 """What an operation in a profile is: `FUNCTION`, `BACKWARD_FUNCTION` (a node of a graph), `USER_SCOPE`."""
 
 
-def profiled_tree(profile: torch.profiler.profile) -> list[Any]:
+def profiled_tree(profile: torch.autograd.profiler.profile) -> list[Any]:
     """The outermost events of a profile that is over, with all that happened inside of each.
 
     The public forms, `events()` and `export_chrome_trace()`, have neither callers' lines nor the
     numbers of allocations. Raises RuntimeError where the profile has none.
     """
-    results = getattr(profile.profiler, "kineto_results", None)
+    results = getattr(profile, "kineto_results", None)
     if results is None:
         raise RuntimeError("the profile has no results")
     return list(results.experimental_event_tree())
 
 
-def profiled_sizes(profile: torch.profiler.profile, names: frozenset[str]) -> dict[int, list[Any]]:
+def profiled_sizes(profile: torch.autograd.profiler.profile, names: frozenset[str]) -> dict[int, list[Any]]:
     """Arguments that are numbers, or lists of them, for operations of these names in a profile.
 
     By the number that events of the tree have too, which leaves lists of numbers out.
     """
-    results = getattr(profile.profiler, "kineto_results", None)
+    results = getattr(profile, "kineto_results", None)
     found: dict[int, list[Any]] = {}
     for event in results.events() if results is not None else ():
         try:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from torch.profiler import ProfilerActivity, profile, record_function
+from torch.autograd.profiler import profile, record_function
 
 from truecopy import _torch
 from truecopy.errors import UsageError
@@ -24,7 +24,10 @@ def mark(what: str) -> None:
 
 
 class Profiling:
-    """torch's profiler, with shapes, memory and stacks, from `start` to `stop`."""
+    """torch's profiler, with shapes, memory and stacks, from `start` to `stop`.
+
+    The one below `torch.profiler.profile`, which would import the compiler for its settings.
+    """
 
     def __init__(self) -> None:
         self._profile: profile | None = None
@@ -42,20 +45,20 @@ class Profiling:
                 way_out="End it before the block, or leave out exact=: the default tier needs none",
             )
         self._profile = profile(
-            activities=[ProfilerActivity.CPU],
+            use_kineto=True,
             record_shapes=True,
             profile_memory=True,
             with_stack=True,
         )
         with _quiet():
-            self._profile.start()
+            self._profile.__enter__()
 
     def stop(self) -> profile:
         """End, and hand the profile over."""
         ended, self._profile = self._profile, None
         assert ended is not None, "it was started"
         with _quiet():
-            ended.stop()
+            ended.__exit__(None, None, None)
         return ended
 
 

@@ -9,7 +9,7 @@ from types import CodeType
 from typing import Any
 
 from torch import nn
-from torch.profiler import profile
+from torch.autograd.profiler import profile
 
 from truecopy import _torch
 from truecopy.tracing.blind import Blind
@@ -83,7 +83,7 @@ def _paths(told: Told) -> Callable[[int, int, str], str]:
     """Names modules of the run that are alive by their paths, others by their classes."""
     alive = {
         id(one): one
-        for one in gc.get_objects()
+        for one in (gc.get_objects() if told.modules else ())
         if issubclass(type(one), nn.Module) and told.modules.get(id(one)) == type(one).__name__
     }
     known: dict[int, dict[int, str]] = {}
