@@ -460,7 +460,9 @@ def profiled_tree(profile: torch.autograd.profiler.profile) -> list[Any]:
     return list(results.experimental_event_tree())
 
 
-def profiled_sizes(profile: torch.autograd.profiler.profile, names: frozenset[str]) -> dict[int, list[Any]]:
+def profiled_sizes(
+    profile: torch.autograd.profiler.profile, names: frozenset[str]
+) -> dict[int, list[Any]]:
     """Arguments that are numbers, or lists of them, for operations of these names in a profile.
 
     By the number that events of the tree have too, which leaves lists of numbers out.

@@ -44,9 +44,9 @@ _BY_ATTRIBUTE = {
 }
 _READING = frozenset((
     "select", "slice", "index", "unsqueeze", "alias", "to", "expand", "lift_fresh", "detach_", "empty",
-    "nonzero",
+    "nonzero", "view",
 ))  # fmt: skip
-_WRITING = _READING | {"copy_", "fill_", "index_put_", "view", "masked_fill_"}
+_WRITTEN_BY = frozenset(("copy_", "fill_", "index_put_", "_index_put_impl_", "masked_fill_"))
 _UNPACKING = frozenset(("unbind",))
 _ASKING = frozenset(("is_nonzero", "item"))
 
@@ -55,13 +55,22 @@ _ASKING = frozenset(("is_nonzero", "item"))
 class Point:
     """One thing that a function evaluates: a call, or what may run an operation without one."""
 
-    names: frozenset[str]  # of operations; none for a call
+    names: frozenset[str]  # of the operation that it is; none for a call
     line: int
     end_line: int
     column: int  # in bytes, as `ast` counts
     end_column: int
     block: int  # statements of one block have one number
     lines: tuple[int, ...] = ()  # by which a call may be told
+    before: frozenset[str] = frozenset()  # of operations that may lead to it: `x[0, 1:] = y`
+
+    def fits(self, operations: Sequence[str]) -> bool:
+        """Whether it may have run these, one after the other."""
+        return (
+            operations[-1] in self.names
+            and (len(operations) == 1 or bool(self.before))
+            and self.before.issuperset(operations[:-1])
+        )
 
 
 def points_of(function: ast.AST) -> list[Point]:
@@ -85,15 +94,20 @@ def place(
     None for those of which the source does not leave one line only.
     """
     window = _between(points, before, after)
-    fit = [point for point in window if point.names.intersection(operations)]
-    aligned = _aligned(fit, operations)
-    if aligned is not None:
-        return list(aligned)
-    found: list[Point | None] = []
-    for name in operations:
-        of_it = [point for point in fit if name in point.names]
-        found.append(of_it[0] if len({point.line for point in of_it}) == 1 else None)
-    return found
+    fit = [point for point in window if (point.names | point.before).intersection(operations)]
+    places: list[list[Point]] = []
+    if len({point.block for point in fit}) == 1 and len(fit) * len(operations) <= _MOST_TO_TRY:
+        places = _aligned(fit, operations, may_skip=False)
+        if not all(places):  # some of them have run no operation: numbers are added too
+            places = _aligned(fit, operations, may_skip=True)
+    if not all(places) or not places:
+        places = [[one for one in fit if name in one.names | one.before] for name in operations]
+    return [of_it[0] if len({one.line for one in of_it}) == 1 else None for of_it in places]
+
+
+_MOST_TO_TRY = 20_000
+_LONGEST = 6
+"""Operations that one subscript runs, at most."""
 
 
 def _between(points: Sequence[Point], before: int | None, after: int | None) -> Sequence[Point]:
@@ -105,21 +119,50 @@ def _between(points: Sequence[Point], before: int | None, after: int | None) -> 
 
 
 def _first(points: Sequence[Point], line: int) -> int:
-    return next((i for i, point in enumerate(points) if line in point.lines), -1)
+    return min(_at(points, line), default=-1)
 
 
 def _last(points: Sequence[Point], line: int) -> int:
-    places = range(len(points) - 1, -1, -1)
-    return next((i for i in places if line in points[i].lines), len(points))
+    return max(_at(points, line), default=len(points))
 
 
-def _aligned(fit: Sequence[Point], operations: Sequence[str]) -> Sequence[Point] | None:
-    """One point for each operation, where nothing but straight code leaves no choice."""
-    if len(fit) != len(operations) or len({point.block for point in fit}) > 1:
-        return None
-    if all(name in point.names for name, point in zip(operations, fit, strict=True)):
-        return fit
-    return None
+def _at(points: Sequence[Point], line: int) -> list[int]:
+    """Where the source has what was called from a line: a call, or an operator written in Python."""
+    calls = [index for index, point in enumerate(points) if line in point.lines]
+    return calls or [index for index, point in enumerate(points) if line == point.line]
+
+
+def _aligned(
+    fit: Sequence[Point], operations: Sequence[str], *, may_skip: bool
+) -> list[list[Point]]:
+    """For each operation the points that may have run it, where each runs its own, in order."""
+    ends = _reached(fit, operations, may_skip=may_skip)
+    found: list[list[Point]] = [[] for _ in operations]
+    good = {(len(operations), len(fit))} & ends.keys()
+    for place in range(len(fit), 0, -1):
+        point = fit[place - 1]
+        steps = [(begin, end) for end, at in good if at == place for begin in ends[end, place]]
+        for begin, end in steps:
+            good.add((begin, place - 1))
+            for index in range(begin, end):
+                if not found[index] or found[index][-1] is not point:
+                    found[index].append(point)
+    return found
+
+
+def _reached(
+    fit: Sequence[Point], operations: Sequence[str], *, may_skip: bool
+) -> dict[tuple[int, int], list[int]]:
+    """So many operations are run by so many points: with how many the last of these may begin."""
+    ends: dict[tuple[int, int], list[int]] = {(0, 0): []}
+    for place, point in enumerate(fit):
+        for begin in [begin for begin, at in ends if at == place]:
+            if may_skip:
+                ends.setdefault((begin, place + 1), []).append(begin)
+            for end in range(begin + 1, min(begin + _LONGEST, len(operations)) + 1):
+                if point.fits(operations[begin:end]):
+                    ends.setdefault((end, place + 1), []).append(begin)
+    return ends
 
 
 class _Walk:
@@ -155,6 +198,8 @@ class _Walk:
                 self._each(getattr(node, "decorator_list", []))
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
                 self.visit(node.generators[0].iter)  # the rest is a function of its own
+            case ast.UnaryOp(operand=ast.Constant()):
+                pass  # a number
             case ast.BinOp(op=op) | ast.UnaryOp(op=op):
                 self._children(node)
                 self._point(node, _BY_OPERATOR.get(type(op), frozenset()))
@@ -166,17 +211,12 @@ class _Walk:
             case ast.Assign(targets=targets, value=value):
                 self.visit(value)
                 self._each(targets)
-            case ast.AugAssign(target=target, op=op, value=value):
-                if isinstance(target, ast.Subscript):
-                    self._children(target)
-                    self._point(target, _READING)
-                self.visit(value)
-                self._point(node, _BY_OPERATOR.get(type(op), frozenset()))
-                if isinstance(target, ast.Subscript):
-                    self._point(target, _WRITING)
+            case ast.AugAssign():
+                self._change(node)
             case ast.Subscript(ctx=ctx):
                 self._children(node)
-                self._point(node, _READING if isinstance(ctx, ast.Load) else _WRITING)
+                is_read = isinstance(ctx, ast.Load)
+                self._point(node, _READING if is_read else _WRITTEN_BY, before=_READING)
             case ast.Attribute(attr=attr, ctx=ast.Load()) if attr in _BY_ATTRIBUTE:
                 self._children(node)
                 self._point(node, _BY_ATTRIBUTE[attr])
@@ -186,6 +226,8 @@ class _Walk:
             case ast.Call(func=func):
                 self._children(node)
                 self._point(node, frozenset(), (node.lineno, func.end_lineno or func.lineno))
+            case ast.If(test=ast.Constant(value=value)):  # Python leaves the other out
+                self._each(node.body if value else node.orelse)
             case ast.If(test=test) | ast.While(test=test):
                 self.visit(test)
                 self._point(test, _ASKING)
@@ -203,6 +245,17 @@ class _Walk:
             case _:
                 self._children(node)
 
+    def _change(self, node: ast.AugAssign) -> None:
+        """`x[0] += 1` reads, adds and writes."""
+        target = node.target
+        if isinstance(target, ast.Subscript):
+            self._children(target)
+            self._point(target, _READING, before=_READING)
+        self.visit(node.value)
+        self._point(node, _BY_OPERATOR.get(type(node.op), frozenset()))
+        if isinstance(target, ast.Subscript):
+            self._point(target, _WRITTEN_BY, before=_READING)
+
     def _each(self, nodes: Sequence[ast.AST]) -> None:
         for node in nodes:
             self.visit(node)
@@ -211,7 +264,11 @@ class _Walk:
         self._each(list(_in_order(node)))
 
     def _point(
-        self, node: ast.AST, names: frozenset[str], lines: tuple[int, ...] | None = None
+        self,
+        node: ast.AST,
+        names: frozenset[str],
+        lines: tuple[int, ...] = (),
+        before: frozenset[str] = frozenset(),
     ) -> None:
         if not isinstance(node, (ast.expr, ast.stmt)) or not (names or lines):
             return
@@ -223,7 +280,8 @@ class _Walk:
                 node.col_offset,
                 node.end_col_offset or node.col_offset,
                 self._block,
-                lines or (),
+                lines,
+                before,
             )
         )
 

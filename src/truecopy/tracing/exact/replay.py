@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from types import CodeType
+from typing import Any
 
 from truecopy.tracing import sites, storages
 from truecopy.tracing.copies import COPYING, UNKNOWN_SHAPE, is_hidden
@@ -94,6 +95,7 @@ class Replay:
         self._paths = paths
         self._shape_asked = shape_asked
         self._lines: dict[Site, LineOfCode] = {}
+        self._places: dict[Any, Any] = {}  # that may be the heads of loops
         self._owner: Node | None = None  # of the event that is open
         self._copies: list[Copied] = []
         self._born: dict[int, storages.Block] = {}  # in the event, by number of the allocation
@@ -193,7 +195,7 @@ class Replay:
         identity, cls = module
         if not scope.path:
             scope.root = identity
-            self.ledger.rounds.pass_by(STRONG, scope.line, self.ledger.events)
+            self._pass(STRONG, scope.line, identity, self.ledger.events)
         scope.path = self._paths(scope.root, identity, cls)
 
     def _enter_operation(self, node: Node, outer: Scope) -> Scope:
@@ -305,7 +307,7 @@ class Replay:
         if self._opener is not None and user is not None and not scope.node:
             names = self._opener.co_name, self._opener.co_filename
             if (user.function, self.frames.file(user.file)) == names:
-                ledger.rounds.pass_by(WEAK, current.line, current.index)
+                self._pass(WEAK, current.line, current.function, current.index)
         for block, number in self._loose:
             self._attach(block, number)
             if node.kind == OPERATION:  # a number as a tensor: it goes with the operation
@@ -341,7 +343,7 @@ class Replay:
         ledger = self.ledger
         index = ledger.events
         self._backwards[id(node)] = scope.line, index, node.start
-        ledger.rounds.pass_by(STRONG, scope.line, index)
+        self._pass(STRONG, scope.line, _BACKWARD_CALL, index)
         ledger.events += 1
         scope.parent = index
         scope.phase = BACKWARD
@@ -380,6 +382,11 @@ class Replay:
                 shape = self._shape_asked(one.viewed_as())
                 self.ledger.copying.viewed_as("another shape" if shape is None else shape)
         self._copies.clear()
+
+    def _pass(self, strength: int, line: LineOfCode, what: object, event: int) -> None:
+        """A line is passed that may be the head of a loop: what it does there tells its places apart."""
+        place = self._places.setdefault((id(line), what), (line, what))
+        self.ledger.rounds.pass_by(strength, place, event)
 
     def _line(self, site: Site) -> LineOfCode:
         line = self._lines.get(site)

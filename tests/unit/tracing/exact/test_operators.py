@@ -68,6 +68,8 @@ def test_where_two_lines_are_left_none_is_told() -> None:
     """Which branch has run is in no profile; how often a loop has gone round neither."""
     assert lines(BRANCH, None, None, "add") == [None]
     assert lines(TWO, None, None, "add") == [None]
+    two = "def f(x):\n  y = x[0, 1]\n  z = x[2]"
+    assert lines(two, None, None, "select", "select", "select") == [2, None, 3]
     assert lines(TWO, None, None, "mul") == [None]
 
 
