@@ -35,6 +35,10 @@ def trace(*, exact: bool = False) -> Trace:
     memory, returns and keeps none, gradient flows as before, does not synchronize. It sees the
     thread that opens it; what it cannot see is counted in the record.
 
+    `exact=True` lets torch's profiler write the run down instead, and reads its notes when the block is
+    over: copies and scratch memory inside of operations are seen, and the peak is the allocator's own, to
+    the byte. It costs what the profiler costs. Raises UsageError where a profiler is on already.
+
     >>> import torch, truecopy as tc
     >>> x = torch.zeros(64, 96)
     >>> with tc.trace() as t:

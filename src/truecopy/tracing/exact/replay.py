@@ -68,8 +68,17 @@ class Scope:
     def inner(self) -> Scope:
         """The scope of something inside, the same so far."""
         made = Scope.__new__(Scope)
-        for name in Scope.__slots__:
-            setattr(made, name, getattr(self, name))
+        made.around, made.call, made.caller, made.copied = (
+            self.around, self.call, self.caller, self.copied,
+        )  # fmt: skip
+        made.forward, made.frame, made.in_checkpoint = self.forward, self.frame, self.in_checkpoint
+        made.is_bare, made.is_user, made.line, made.node = (
+            self.is_bare, self.is_user, self.line, self.node,
+        )  # fmt: skip
+        made.parent, made.path, made.phase, made.placed = (
+            self.parent, self.path, self.phase, self.placed,
+        )  # fmt: skip
+        made.root, made.user = self.root, self.user
         return made
 
 

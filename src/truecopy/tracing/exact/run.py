@@ -48,7 +48,7 @@ class ExactRun:
         """End, and go through what was written down."""
         self._blind.close()
         written = self._profiling.stop()
-        with _torch.disable_torch_function(), _torch.no_modes():
+        with _torch.disable_torch_function(), _torch.no_modes(), _without_collection():
             roots, told = read(_torch.profiled_tree(written))
             replay = Replay(opener, Kinship(roots, told), _paths(told), _shapes(written))
             ledger = replay.run(roots)
@@ -77,6 +77,18 @@ _RESULTS = (
 )
 _OPERATORS = "the profiler tells the function alone, and its source leaves more than one line"
 _BEFORE = "is in no number but start_bytes, as far as it was met: the profiler does not tell where it ends"
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """Nodes by the hundred thousand, and no cycle to be found in them."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def _paths(told: Told) -> Callable[[int, int, str], str]:
