@@ -101,8 +101,17 @@ def place(
         if not all(places):  # some of them have run no operation: numbers are added too
             places = _aligned(fit, operations, may_skip=True)
     if not all(places) or not places:
-        places = [[one for one in fit if name in one.names | one.before] for name in operations]
-    return [of_it[0] if len({one.line for one in of_it}) == 1 else None for of_it in places]
+        by_name = {
+            name: [one for one in fit if name in one.names or name in one.before]
+            for name in dict.fromkeys(operations)
+        }
+        places = [by_name[name] for name in operations]
+    return [_one_line(of_it) for of_it in places]
+
+
+def _one_line(points: Sequence[Point]) -> Point | None:
+    is_one = points and all(point.line == points[0].line for point in points)
+    return points[0] if is_one else None
 
 
 _MOST_TO_TRY = 20_000
