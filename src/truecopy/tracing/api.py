@@ -103,7 +103,11 @@ class Trace:
             ended = "completed"
         if self._exact is not None:
             self._is_open = False
-            self._observed = self._exact.close(self._name, self._opener, ended)
+            try:
+                self._observed = self._exact.close(self._name, self._opener, ended)
+            except UsageError:
+                if kind is None:  # what the program raised goes before what we could not see
+                    raise
             return
         assert self._ledger is not None, "it was entered"
         assert self._stream is not None, "it was entered"

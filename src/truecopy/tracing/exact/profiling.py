@@ -57,6 +57,11 @@ class Profiling:
         """End, and hand the profile over."""
         ended, self._profile = self._profile, None
         assert ended is not None, "it was started"
+        if not _torch.profiler_is_on():
+            raise UsageError(
+                "the program ran a profiler of its own, which ended ours: nothing is known of the run",
+                way_out="Leave out its profiler, or exact=: the default tier needs none",
+            )
         with _quiet():
             ended.__exit__(None, None, None)
         return ended

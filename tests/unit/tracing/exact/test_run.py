@@ -199,6 +199,17 @@ def test_what_has_the_place_of_the_profiler_is_an_error() -> None:
         sys.setprofile(None)
 
 
+def test_a_program_that_profiles_itself_leaves_no_empty_record() -> None:
+    """Its profiler takes the place of ours: that is said, and not that nothing was allocated."""
+    t = tc.trace(exact=True)
+    with pytest.raises(UsageError, match="a profiler of its own"), t, profile(use_kineto=True):
+        torch.ones(3)
+    with pytest.raises(UsageError, match="nothing was traced"):
+        t.summary()
+    with pytest.raises(KeyError), tc.trace(exact=True), profile(use_kineto=True):
+        raise KeyError
+
+
 def test_it_tells_when_the_block_is_over() -> None:
     """And not before; once more is another trace; a decorated function has one for each call."""
     with tc.trace(exact=True) as t, pytest.raises(UsageError, match="when the block is over"):
