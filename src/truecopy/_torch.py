@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -616,3 +619,57 @@ def move_versions(tensors: list[Tensor]) -> None:
     Public, and here since versions are torch's own affair everywhere else.
     """
     torch.autograd.graph.increment_version(tensors)
+
+
+def profiler_is_on() -> bool:
+    """Whether a profiler runs on this thread already: there can be but one. No public name tells."""
+    return bool(_C._autograd._profiler_enabled())
+
+
+EventKind = _C._profiler._EventType
+"""Kinds of events in a profile: `TorchOp`, `Allocation`, `PyCall`, `PyCCall` and others."""
+
+EventScope = _C._profiler.RecordScope
+"""What an operation in a profile is: `FUNCTION`, `BACKWARD_FUNCTION` (a node of a graph), `USER_SCOPE`."""
+
+
+def profiled_tree(profile: torch.autograd.profiler.profile) -> list[Any]:
+    """The outermost events of a profile that is over, with all that happened inside of each.
+
+    The public forms, `events()` and `export_chrome_trace()`, have neither callers' lines nor the
+    numbers of allocations. Raises RuntimeError where the profile has none.
+    """
+    results = getattr(profile, "kineto_results", None)
+    if results is None:
+        raise RuntimeError("the profile has no results")
+    return list(results.experimental_event_tree())
+
+
+def profiled_sizes(
+    profile: torch.autograd.profiler.profile, names: frozenset[str]
+) -> dict[int, list[Any]]:
+    """Arguments that are numbers, or lists of them, for operations of these names in a profile.
+
+    By the number that events of the tree have too, which leaves lists of numbers out.
+    """
+    results = getattr(profile, "kineto_results", None)
+    found: dict[int, list[Any]] = {}
+    for event in results.events() if results is not None else ():
+        try:
+            if event.name() in names:
+                found[event.correlation_id()] = event.concrete_inputs()
+        except UnicodeDecodeError:
+            continue  # a function in C, whose name may be any bytes
+    return found
+
+
+def profiled_prefixes() -> list[str]:
+    """Beginnings of paths that a profile cuts off the names of files, in the order in which it tries.
+
+    Without them, a file is looked for where Python looks for modules.
+    """
+    try:
+        from torch.profiler.python_tracer import _prefix_regex
+    except ImportError:
+        return [f"{Path(path).absolute()}{os.sep}" for path in sys.path]
+    return list(_prefix_regex())

@@ -295,3 +295,49 @@ def test_modules_that_compile_themselves() -> None:
     assert not _torch.compiles_itself(module)
     module._compiled_call_impl = print
     assert _torch.compiles_itself(module)
+
+
+def test_a_profile_is_a_tree_of_all_that_the_exact_tier_reads() -> None:
+    """Callers' lines, arguments, numbers of allocations, modules; sizes by number; one at a time."""
+    layer = torch.nn.Linear(3, 3)
+    assert not _torch.profiler_is_on()
+    with torch.autograd.profiler.profile(
+        use_kineto=True, record_shapes=True, profile_memory=True, with_stack=True
+    ) as profile:
+        assert _torch.profiler_is_on()
+        torch.ones(2, 3).reshape(3, 2)
+        layer(torch.ones(2, 3))
+    assert not _torch.profiler_is_on()
+
+    waiting, events = _torch.profiled_tree(profile), []
+    while waiting:
+        event = waiting.pop()
+        events.append(event)
+        waiting += event.children
+    by_kind = {
+        kind: [event for event in events if event.tag == kind]
+        for kind in _torch.EventKind.__members__.values()
+    }
+    operations = {event.name: event for event in by_kind[_torch.EventKind.TorchOp]}
+    (tensor, *_) = operations["aten::reshape"].extra_fields.inputs
+    given = {
+        event.extra_fields.allocation_id: event.extra_fields
+        for event in by_kind[_torch.EventKind.Allocation]
+        if event.extra_fields.alloc_size > 0
+    }
+    assert (tensor.sizes, tensor.strides) == ([2, 3], [3, 1])
+    assert given[tensor.allocation_id].alloc_size == 24
+    assert operations["aten::linear"].extra_fields.scope == _torch.EventScope.FUNCTION
+    calls = [event.extra_fields for event in by_kind[_torch.EventKind.PyCall]]
+    assert id(layer) in {call.module.self_ptr for call in calls if call.module is not None}
+    lines = {event.extra_fields.caller.line_number for event in by_kind[_torch.EventKind.PyCCall]}
+    assert len(lines) > 1
+    sizes = _torch.profiled_sizes(profile, frozenset(("aten::reshape",)))
+    assert sizes[operations["aten::reshape"].correlation_id][1] == [3, 2]
+    assert _torch.profiled_prefixes()
+
+
+def test_a_profile_without_results_is_an_error() -> None:
+    """And no empty tree."""
+    with pytest.raises(RuntimeError, match="no results"):
+        _torch.profiled_tree(torch.autograd.profiler.profile(enabled=False))

@@ -11,6 +11,7 @@ from truecopy.tracing.copies import (
     CONVERTING,
     SMALL,
     UNKNOWN_SHAPE,
+    Written,
     explain,
     is_hidden,
     written_by,
@@ -71,6 +72,11 @@ class Copying:
         call = current.call
         if not is_hidden(operation, call, written, result):
             return
+        self.hide(operation, call, written, result)
+
+    def hide(self, operation: Operation, call: str, written: Written, result: Any) -> HiddenCopy:
+        """Note a hidden copy."""
+        current, source = self._current, written.source
         key: tuple[Any, ...] = (
             id(current.line), call, operation.base, source.shape, source.stride(), source.dtype,
             result.dtype, current.phase,
@@ -90,6 +96,7 @@ class Copying:
         current.line.hidden += 1
         self.hidden_count += 1
         self._last = found
+        return found
 
     def viewed_as(self, shape: Any) -> None:
         """What was just copied is viewed in the shape that it had to be copied for."""

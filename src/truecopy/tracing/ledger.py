@@ -65,12 +65,12 @@ def _is_among(output: Tensor, args: Args, kwargs: Kwargs) -> bool:
 class Ledger(Observer):
     """What a run did with memory, so far."""
 
-    def __init__(self, opener: CodeType | None = None) -> None:
+    def __init__(self, opener: CodeType | None = None, memory: Storages | None = None) -> None:
         self.opener = opener  # the code that opened the trace: its lines tell of loops
         self.nowhere = LineOfCode(None, 0)
         self.lines: dict[tuple[int, int], LineOfCode] = {}
         self.current = Current(self.nowhere)
-        self.memory = Storages()
+        self.memory = Storages() if memory is None else memory
         self.nodes = Nodes()
         self.rounds = Rounds(self.memory)
         self.timeline = Timeline(self.memory)
@@ -133,7 +133,7 @@ class Ledger(Observer):
             return
         self._calling = False
         if error is not None:
-            self._close_event((), -1, stop, type(error).__name__)
+            self.close_event((), -1, stop, type(error).__name__)
             return
         current = self.current
         made = _torch.next_node_number() - self.nodes.next
@@ -166,7 +166,7 @@ class Ledger(Observer):
                 churn.note(self.memory, current, args, result)
         if function in HABITUAL:
             self.habits.call(function, args, result)
-        self._close_event(origins, storage, stop)
+        self.close_event(origins, storage, stop)
 
     def _origin(self, args: Args, kwargs: Kwargs, output: Tensor) -> tuple[str, int]:
         """Origin of one output of the event, and the number of its storage."""
@@ -204,7 +204,7 @@ class Ledger(Observer):
         current.clear()
         self._calling, self._backward = False, None
         events, self.events, current.index = self.events, index, index
-        self._close_event((), -1, stop, "" if error is None else type(error).__name__)
+        self.close_event((), -1, stop, "" if error is None else type(error).__name__)
         self.events = events
 
     def outermost(self, module: nn.Module) -> None:
@@ -363,7 +363,7 @@ class Ledger(Observer):
         if current.node == ACCUMULATOR and args:
             self.owners.accumulate(args[0], result)
         if error is not None:
-            self._close_event((), -1, stop, type(error).__name__)
+            self.close_event((), -1, stop, type(error).__name__)
             return
         told = [self._origin(args, kwargs, output) for output in tensors_in(result)]
         if current.function.base == "lift_fresh":
@@ -371,7 +371,7 @@ class Ledger(Observer):
         if current.born and current.phase != BACKWARD:
             self.owners.outlive(result)
         storage = told[0][1] if told else -1
-        self._close_event(tuple(origin for origin, _ in told), storage, stop)
+        self.close_event(tuple(origin for origin, _ in told), storage, stop)
 
     # --- events -----------------------------------------------------------------------------------
 
@@ -393,7 +393,7 @@ class Ledger(Observer):
         current.node, current.forward = "", None
         current.clear()
 
-    def _close_event(
+    def close_event(
         self, origins: tuple[str, ...], storage: int, stop: int, raised: str = ""
     ) -> None:
         """An event is over: count it by line, and keep it while there is room."""

@@ -130,10 +130,15 @@ class Storages:
         if device == "meta":
             self.would_be += nbytes
             nbytes = 0
-        block = Block(self.count, key, nbytes, device, owner)
-        self.count += 1
+        block = self.begin(key, nbytes, device, owner)
         block.reference = reference = _Reference(storage, self._end)
         reference.block = block
+        return block
+
+    def begin(self, key: int, nbytes: int, device: str, owner: int) -> Block:
+        """Memory is there from now on."""
+        block = Block(self.count, key, nbytes, device, owner)
+        self.count += 1
         self.blocks[key] = block
         self._change(block, nbytes)
         block.birth_tick = self.tick
@@ -180,7 +185,10 @@ class Storages:
 
     def _end(self, reference: Any) -> None:
         """A storage was freed: called by Python at that moment."""
-        block: Block = reference.block
+        self.end(reference.block)
+
+    def end(self, block: Block) -> None:
+        """Memory is there no more."""
         if self.blocks.get(block.key) is block:
             del self.blocks[block.key]
         block.death = self.event
