@@ -60,11 +60,7 @@ class Copying:
         """A copying operation has run."""
         current = self._current
         written = written_by(operation, args, result)
-        current.written += written.nbytes
-        current.read += written.read_bytes
-        if written.nbytes:
-            self.count += 1
-            current.line.copies += 1
+        self.note(written)
         source = written.source
         if source is None or not isinstance(result, Tensor):
             return
@@ -73,6 +69,15 @@ class Copying:
         if not is_hidden(operation, call, written, result):
             return
         self.hide(operation, call, written, result)
+
+    def note(self, written: Written) -> None:
+        """Bytes were written by copying."""
+        current = self._current
+        current.written += written.nbytes
+        current.read += written.read_bytes
+        if written.nbytes:
+            self.count += 1
+            current.line.copies += 1
 
     def hide(self, operation: Operation, call: str, written: Written, result: Any) -> HiddenCopy:
         """Note a hidden copy."""

@@ -375,8 +375,7 @@ class Replay:
         current = self.ledger.current
         for one in self._copies:
             written = one.written
-            current.written += written.nbytes
-            current.read += written.read_bytes
+            self.ledger.copying.note(written)
             call = one.inside or one.asked or current.call
             result = one.pairs[0][0] if one.pairs else None
             if (
