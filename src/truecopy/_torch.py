@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
@@ -514,3 +515,26 @@ def move_versions(tensors: list[Tensor]) -> None:
     Public, and here since versions are torch's own affair everywhere else.
     """
     torch.autograd.graph.increment_version(tensors)
+
+
+def is_sharded(tensors: Iterable[Tensor]) -> bool:
+    """Whether one of them is a part of a tensor whose other parts other processes hold.
+
+    Public names only. Where nobody has imported DTensor there is none; importing it takes a second.
+    """
+    module: Any = sys.modules.get("torch.distributed.tensor")
+    return module is not None and any(isinstance(tensor, module.DTensor) for tensor in tensors)
+
+
+def reshard(module: torch.nn.Module) -> None:
+    """Let FSDP2 drop the full parameters that it holds after a forward pass, and show its shards again.
+
+    Until then a module has plain parameters that are thrown away later, and writing them changes nothing.
+    It is what `state_dict` does first. Public names only: `FSDPModule.reshard`, for each module.
+    """
+    fsdp: Any = sys.modules.get("torch.distributed.fsdp")
+    if fsdp is None:
+        return
+    for inner in module.modules():
+        if isinstance(inner, fsdp.FSDPModule):
+            inner.reshard()

@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"structure", "memory", "copying", "tracing"},
     "snapshots": {"structure", "memory", "copying", "files"},  # files: the one on disk
     "reports": {"structure", "memory", "copying", "tracing", "files"},
+    "integrations": {"snapshots"},
     "cli": {"structure", "memory", "copying", "tracing", "files", "reports", "truecopy"},
 }
 FOR_ALL = {"errors", "_torch", "records"}
