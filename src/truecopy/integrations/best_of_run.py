@@ -84,7 +84,7 @@ class BestOfRun:
     @property
     def is_sharded(self) -> bool:
         """Whether this process has a part of the weights alone."""
-        return self._model is not None and _torch.is_sharded(self._model.parameters())
+        return self._model is not None and any(map(_torch.is_sharded, self._model.parameters()))
 
     def save(self, path: Path) -> bool:
         """Write what is kept to a file, whole or not at all; False where there is nothing to write."""
@@ -111,7 +111,8 @@ class BestOfRun:
         """Name the weights as they are now: layers can be added, and lazy ones get theirs late."""
         if self._model is None:
             raise UsageError("nothing was trained yet", expected="an offer during a run")
-        _torch.reshard(self._model)
+        for module in self._model.modules():
+            _torch.reshard(module)
         weights = self._sources["weights"]
         weights.clear()
         weights.update(self._model.named_parameters())
