@@ -244,6 +244,12 @@ def _changes(record: Any, width: int) -> list[str]:
     return lines_of(record, width)
 
 
+def _ranks(record: Any, width: int) -> list[str]:
+    from truecopy.reports.traces.ranks import lines_of
+
+    return lines_of(record, width)
+
+
 _REPORTS: dict[str, Callable[[Any, int], list[str]]] = {
     "inspection": _inspection,
     "compaction": _compaction,
@@ -251,5 +257,6 @@ _REPORTS: dict[str, Callable[[Any, int], list[str]]] = {
     "aliases": _aliases,
     "plan": _plan,
     "trace": _trace,
+    "traces": _ranks,
     "trace comparison": _changes,
 }
