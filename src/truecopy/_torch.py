@@ -564,5 +564,5 @@ def class_before_sharding(cls: type) -> type:
     return cls
 
 
-COMPOSED = "__composable_api_state_key"
+COMPOSED = ("__composable_api_state_key", "_is_fsdp_managed_module", "_fsdp_use_orig_params")
 """How the names begin under which `fully_shard` and `replicate` hang their own state on a module."""

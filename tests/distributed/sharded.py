@@ -191,6 +191,8 @@ def loaded(folder: Path) -> None:
             n for n in then if n not in found or not torch.equal(found[n], then[n])
         ]
         step(model, optimizer)
+        if not distributed.is_initialized():
+            assert vars(model).keys() == vars(plain_model()).keys()
 
 
 def killed(folder: Path) -> None:
