@@ -673,3 +673,54 @@ def profiled_prefixes() -> list[str]:
     except ImportError:
         return [f"{Path(path).absolute()}{os.sep}" for path in sys.path]
     return list(_prefix_regex())
+
+
+def is_sharded(tensor: object) -> bool:
+    """Whether a tensor is a DTensor: this process has its own part, and others have theirs.
+
+    Public names only. Where nobody has imported DTensor there is none; importing it takes a second.
+    """
+    module: Any = sys.modules.get("torch.distributed.tensor")
+    return module is not None and isinstance(tensor, module.DTensor)
+
+
+def local_part(tensor: Any) -> Tensor:
+    """The very tensor in which a DTensor keeps the part of this process.
+
+    `to_local` is public and gives another object each time. Without it a part could not be told again.
+    """
+    part: Tensor = tensor._local_tensor
+    return part
+
+
+def is_fully_sharded(module: object) -> bool:
+    """Whether a module is FSDP2's, which swaps its parameters. Public names only."""
+    fsdp: Any = sys.modules.get("torch.distributed.fsdp")
+    return fsdp is not None and isinstance(module, fsdp.FSDPModule)
+
+
+def reshard(module: Any) -> None:
+    """Let a module of FSDP2 drop the full parameters that it holds after a forward pass, and show its shards.
+
+    Until then it has plain parameters that are thrown away later, and writing them changes nothing. It is
+    what `state_dict` does first. Public names only; not recursive.
+    """
+    if is_fully_sharded(module):
+        module.reshard()
+
+
+def class_before_sharding(cls: type) -> type:
+    """The class of a module before `fully_shard` gave it one of its own; any other class is itself.
+
+    FSDP2 makes `FSDPLinear` of `Linear`, with FSDPModule before it, and has no public way back. Without it a
+    saved model could not be told to be the same model where nothing is sharded.
+    """
+    if cls.__module__.startswith("torch.distributed.fsdp") and len(cls.__bases__) == 2:
+        first, own = cls.__bases__
+        if first.__name__ == "FSDPModule":
+            return own
+    return cls
+
+
+COMPOSED = ("__composable_api_state_key", "_is_fsdp_managed_module", "_fsdp_use_orig_params")
+"""How the names begin under which `fully_shard` and `replicate` hang their own state on a module."""

@@ -35,7 +35,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reports": {
         "structure", "memory", "copying", "tracing", "explaining", "measuring", "files", "comparing",
     },
-    "integrations": {"structure", "memory", "tracing", "truecopy"},
+    "integrations": {"structure", "memory", "snapshots", "tracing", "truecopy"},
     "cli": {
         "structure", "memory", "copying", "tracing", "explaining", "measuring", "capturing", "files",
         "comparing", "reports", "answers", "truecopy",

@@ -341,3 +341,33 @@ def test_a_profile_without_results_is_an_error() -> None:
     """And no empty tree."""
     with pytest.raises(RuntimeError, match="no results"):
         _torch.profiled_tree(torch.autograd.profiler.profile(enabled=False))
+
+
+def test_what_fully_shard_hides() -> None:
+    """The local part of a DTensor, the class that a module had, the names of its state, its way back."""
+    from torch import distributed
+    from torch.distributed.fsdp import fully_shard
+
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        module = fully_shard(torch.nn.Linear(2, 2))
+        assert _torch.is_fully_sharded(module)
+        assert not _torch.is_fully_sharded(torch.nn.Linear(2, 2))
+        assert _torch.class_before_sharding(type(module)) is torch.nn.Linear
+        assert _torch.class_before_sharding(torch.nn.Linear) is torch.nn.Linear
+        added = set(vars(module)) - set(vars(torch.nn.Linear(2, 2)))
+        assert added
+        assert all(name.startswith(_torch.COMPOSED) for name in added)
+        weight = module.weight
+        assert _torch.is_sharded(weight)
+        assert not _torch.is_sharded(torch.ones(1))
+        part = _torch.local_part(weight)
+        assert part is _torch.local_part(weight)
+        assert part.data_ptr() == weight.to_local().data_ptr()  # type: ignore[operator]
+        with torch.no_grad():
+            module(torch.ones(1, 2))
+        assert not _torch.is_sharded(module.weight), "a root holds full parameters after a forward"
+        _torch.reshard(module)
+        assert module.weight is weight
+    finally:
+        distributed.destroy_process_group()

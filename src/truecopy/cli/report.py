@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from typing import Any
 
 from truecopy.cli.command import CommandError, ExitCode, path, require_existing
 from truecopy.cli.printing import print_record
@@ -24,6 +25,9 @@ class Report:
             default="terminal", help="the form of the report (default: terminal)",
         )  # fmt: skip
         parser.add_argument(
+            "--rank", metavar="N", type=int, help="of the traces of several ranks, this one"
+        )
+        parser.add_argument(
             "--out", metavar="FILE", type=path, help="write it there, and not to the terminal"
         )
         parser.add_argument("--force", action="store_true", help="replace FILE where it exists")
@@ -36,6 +40,8 @@ class Report:
         from truecopy.reports.saved import load
 
         record = load(args.record)
+        if args.rank is not None:
+            record = _of_rank(record, args.rank)
         if args.out is not None:
             from truecopy.files.writing import write_text
 
@@ -45,6 +51,12 @@ class Report:
         else:
             print(text_of(record, args.format))
         return ExitCode.CLEAN
+
+
+def _of_rank(record: Any, rank: int) -> Any:
+    if record.kind != "traces":
+        raise CommandError("--rank is for the traces of several ranks", ExitCode.USAGE)
+    return record.of_rank(rank)
 
 
 def _refuse(args: argparse.Namespace) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -19,7 +20,12 @@ class Trace:
         parser.add_argument(
             "-m", dest="module", metavar="MODULE", help="run a module, as `python -m` does"
         )
-        parser.add_argument("--out", metavar="FILE", type=path, help="write the record as JSON")
+        parser.add_argument(
+            "--out",
+            metavar="FILE",
+            type=path,
+            help="write the record as JSON, under torchrun one of all ranks",
+        )
         parser.add_argument(
             "--fail-on",
             metavar="LIMITS",
@@ -47,15 +53,22 @@ class Trace:
             require_existing(Path(args.program[0]))
         from truecopy.cli.programs import Program
         from truecopy.tracing.limits import read_limits
+        from truecopy.tracing.ranks import Rank
 
         limits = read_limits(args.fail_on)
         program = Program.find(args.module, args.program)
+        rank = Rank.of(os.environ) if args.out is not None else None
+        if rank is not None:
+            rank.begin(args.out)
         run, code = program.trace(exact=args.exact)
         record = run.record
-        if args.out is not None:
+        shown: object = record
+        if rank is not None:
+            shown = rank.join(record, args.out)  # None until the last of them is there
+        elif args.out is not None:
             record.save(args.out)
-        if not args.quiet:
-            print_record(record, as_json=args.json)
+        if not args.quiet and shown is not None:
+            print_record(shown, as_json=args.json)
         return code or _judge(record, limits)
 
 

@@ -12,7 +12,7 @@ from truecopy import _torch
 from truecopy.copying.leaves import Layout
 from truecopy.errors import CannotCopy, StillShared, TieLost
 from truecopy.memory.groups import partition, tabulate
-from truecopy.structure.kinds import Kind
+from truecopy.structure.kinds import Kind, arrays_of_others
 from truecopy.structure.naming import warn_caller
 from truecopy.structure.protocol import Reduction
 from truecopy.structure.rebuild import Memo
@@ -33,6 +33,7 @@ def check_self_made(walked: Walk, layout: Layout, memo: Memo, *, honor: bool) ->
             break
         else:
             _tell_of_lost_ties(walked, layout, node, made, memo)
+            _tell_of_lost_bridges(walked, node)
 
 
 def check_duplicates_apart(walked: Walk, memos: Sequence[Memo]) -> None:
@@ -110,6 +111,19 @@ def _tell_of_lost_ties(walked: Walk, layout: Layout, node: Node, made: Any, memo
         what = f"{path}{way} of the copy is not tied to {walked.path_of(beside)}"
         warn_caller(TieLost(f"{what}: {name}.{how} made it anew, past its memo"))
         return
+
+
+def _tell_of_lost_bridges(walked: Walk, node: Node) -> None:
+    """Warn where an array of another library, which copies itself, shared memory with something beside it."""
+    if type(node.value) not in arrays_of_others():
+        return
+    with _torch.disable_torch_function():
+        groups = partition(tabulate([node.value, *walked.leaves])).shared
+    beside = next((row for group in groups if 0 in group for row in group if row), None)
+    if beside is not None:
+        path, name = str(walked.path_of((node.parent, node.place))), type(node.value).__name__
+        what = f"{path} of the copy is not tied to {walked.path(beside - 1)}"
+        warn_caller(TieLost(f"{what}: {name} makes memory of its own, and takes none"))
 
 
 def _is_within(place: Place, node: Node) -> bool:

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 
 from truecopy.memory.steps import gradient_of, instance_dict, is_object_array, steps_between
+from truecopy.structure.kinds import arrays_of_others
 from truecopy.structure.naming import variables
 from truecopy.structure.paths import Attribute, Item, Step
 
@@ -83,6 +84,12 @@ class Heap:
     def storages(self) -> Iterator[Any]:
         """Every storage that has a Python object."""
         classes = _classes(self.objects, (torch.UntypedStorage, torch.TypedStorage))
+        return (value for value in self.objects if type(value) in classes)
+
+    @property
+    def foreign(self) -> Iterator[Any]:
+        """Every array of JAX and TensorFlow."""
+        classes = _classes(self.objects, arrays_of_others())
         return (value for value in self.objects if type(value) in classes)
 
     def holders(self, values: Iterable[Any]) -> Iterator[tuple[Any, Any, Step]]:

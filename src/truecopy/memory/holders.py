@@ -20,6 +20,7 @@ from truecopy.memory.region import Region
 from truecopy.memory.sides import own_leaves
 from truecopy.memory.steps import gradient_of, graph_of
 from truecopy.records import Record
+from truecopy.structure.kinds import arrays_of_others
 from truecopy.structure.naming import caller_frame, name_of
 from truecopy.structure.paths import Item, Path, Step
 from truecopy.structure.tensors import Form, form_of, is_bare
@@ -237,6 +238,8 @@ def _shape(value: Any) -> tuple[int, ...]:
     if issubclass(type(value), np.ndarray):
         shape: tuple[int, ...] = np.ndarray.view(value, np.ndarray).shape
         return shape
+    if type(value) in arrays_of_others():
+        return tuple(value.shape)
     length: int = value.nbytes()
     return (length,)
 
@@ -253,7 +256,7 @@ def _candidates(heap: Heap) -> Iterator[tuple[Any, Any]]:
             seen.add(id(tensor))
             yield from ((tensor, leaf) for leaf in _leaves(tensor))
     yield from ((storage, storage) for storage in heap.storages)
-    yield from ((array, array) for array in heap.arrays.values())
+    yield from ((array, array) for array in (*heap.arrays.values(), *heap.foreign))
 
 
 def _untracked_gradients(heap: Heap) -> Iterator[torch.Tensor]:

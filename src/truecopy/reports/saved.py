@@ -10,10 +10,12 @@ from truecopy.errors import CannotRead
 from truecopy.files.saved_records import SavedRecord, is_record, read_record
 from truecopy.files.text import printable, reason_of
 from truecopy.tracing.comparison import TraceComparison
+from truecopy.tracing.ranks import TracesRecord
 from truecopy.tracing.record import TraceRecord
 
 _READERS: dict[str, Callable[[dict[str, Any], str | None], Any]] = {
     "trace": TraceRecord.from_json,
+    "traces": TracesRecord.from_json,
     "trace comparison": TraceComparison.from_json,
 }
 """Kinds that are read into the very type that wrote them."""

@@ -303,7 +303,11 @@ def _changes(record: Any, width: int) -> list[str]:
 
 
 def _explanation(record: Any, width: int) -> list[str]:
-    from truecopy.reports.explanations import lines_of
+    pass
+
+
+def _ranks(record: Any, width: int) -> list[str]:
+    from truecopy.reports.traces.ranks import lines_of
 
     return lines_of(record, width)
 
@@ -317,6 +321,7 @@ _REPORTS: dict[str, Callable[[Any, int], list[str]]] = {
     "aliases": _aliases,
     "plan": _plan,
     "trace": _trace,
+    "traces": _ranks,
     "trace comparison": _changes,
     "explanation": _explanation,
     "answers": answers,

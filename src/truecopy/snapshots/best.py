@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from truecopy.errors import UsageError
+from truecopy.snapshots.disk.saving import Saving
 from truecopy.snapshots.snapshot import Snapshot
 from truecopy.snapshots.sources import named
 
@@ -112,6 +114,13 @@ class Best:
 
     def restore(self, rank: int = 0) -> None:
         """Put back the best moment, or the one of another rank, in place, as `Snapshot.restore` does."""
+        self._of_rank(rank).restore()
+
+    def save(self, path: str | os.PathLike[str], rank: int = 0) -> Saving:
+        """Write the best moment, or the one of another rank, to a file, as `Snapshot.save` does."""
+        return self._of_rank(rank).save(path)
+
+    def _of_rank(self, rank: int) -> Snapshot:
         if type(rank) is not int or not 0 <= rank < len(self._ranked):
             raise UsageError(
                 f"there is no moment of rank {rank!r:.80}",
@@ -120,7 +129,7 @@ class Best:
                 else "an offer before a restore",
                 got=f"{rank!r:.80}",
             )
-        self._ranked[rank][1].restore()
+        return self._ranked[rank][1]
 
     @property
     def metrics(self) -> tuple[float, ...]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from truecopy import _torch
 from truecopy.structure.hidden import HiddenState, hidden_state_of
 from truecopy.structure.kinds import Kind, kind_of
 from truecopy.structure.parts import attributes, dict_step
@@ -199,7 +200,11 @@ def is_owned_by_modules(value: Any) -> bool:
 
 def is_hooks(owner: Any, name: Any) -> bool:
     """Whether an attribute of a module or optimizer holds hooks, which tracers and trainers hang there."""
-    return isinstance(owner, _TORCH_OBJECTS) and isinstance(name, str) and "_hooks" in name
+    return (
+        isinstance(owner, _TORCH_OBJECTS)
+        and isinstance(name, str)
+        and ("_hooks" in name or name.startswith(_torch.COMPOSED))
+    )
 
 
 # --- compared ---------------------------------------------------------------------------------------

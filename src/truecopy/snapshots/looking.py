@@ -70,6 +70,13 @@ class Image:
     left_out: list[tuple[Any, Step, str]]
     lazy: list[tuple[torch.Tensor, type]]  # tensors without memory yet
     chosen: list[bool] = field(default_factory=list)  # drawers that are put back
+    sharded: list[torch.Tensor] = field(
+        default_factory=list
+    )  # DTensors; their local parts are leaves
+    flagged: list[tuple[torch.Tensor, bool]] = field(
+        default_factory=list
+    )  # that hold others; requires_grad
+    fully_sharded: list[torch.nn.Module] = field(default_factory=list)
     tensors: list[torch.Tensor] = field(default_factory=list)
     requires_grad: list[bool] = field(default_factory=list)
     described_as: list[tuple[Any, ...]] = field(default_factory=list)  # each leaf
@@ -144,7 +151,8 @@ def look(sources: dict[str, Any], keeping: Keeping) -> Image:
     _join_neighbors(rows, layout)
     drawers, contents = looker.drawers, looker.contents
     image = Image(
-        sources, walked, rows, layout, drawers, contents, looker.unseen, looker.left_out, lazy=looker.lazy
+        sources, walked, rows, layout, drawers, contents, looker.unseen, looker.left_out, lazy=looker.lazy,
+        sharded=looker.sharded, flagged=looker.flagged, fully_sharded=looker.fully_sharded,
     )  # fmt: skip
     only = keeping.only
     image.chosen = [
@@ -165,6 +173,9 @@ class _Looker:
         self.left_out: list[tuple[Any, Step, str]] = []
         self.can_follow = True
         self.lazy: list[tuple[torch.Tensor, type]] = []  # without memory yet
+        self.sharded: list[torch.Tensor] = []
+        self.flagged: list[tuple[torch.Tensor, bool]] = []
+        self.fully_sharded: list[torch.nn.Module] = []
         self._in_modules: set[int] = set()
         self._told: set[int] = set()
 
@@ -177,6 +188,11 @@ class _Looker:
             raise TypeError("torch.jit keeps the tensors of a script module where nobody can look")
         if isinstance(value, torch.Tensor):  # of a class that copies itself
             return self._tensor(value)
+        if _torch.is_fully_sharded(value):
+            _torch.reshard(
+                value
+            )  # its parameters are the shards, and not what a forward pass left behind
+            self.fully_sharded.append(value)
         in_module = id(value) in self._in_modules or isinstance(value, torch.nn.Module)
         drawers = drawers_of(kind, value, of_module=in_module)
         if not drawers:
@@ -270,6 +286,9 @@ class _Looker:
                 continue
             if node.kind is not Kind.TENSOR or node.parts.memory.form not in LEAF_FORMS:
                 self.can_follow = False  # its parts are other objects at every look
+                self.flagged.append((node.value, node.value.requires_grad))
+            if _torch.is_sharded(node.value):
+                self.sharded.append(node.value)
             if not attributes(node.value):
                 continue
             drawer = Drawer(node.value, Table.NAMES)

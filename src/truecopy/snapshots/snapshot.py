@@ -12,13 +12,14 @@ import torch
 
 from truecopy import _torch
 from truecopy.copying.duplicates.available import bytes_of_one, refuse_more_than_there_is
-from truecopy.errors import TornSnapshot
+from truecopy.errors import TornSnapshot, UsageError
 from truecopy.snapshots.changes import Change, changes
 from truecopy.snapshots.contents import Contents, is_same
-from truecopy.snapshots.disk.describing import describe
+from truecopy.snapshots.disk.describing import Description, describe
 from truecopy.snapshots.disk.loaded import LoadedSnapshot
 from truecopy.snapshots.disk.reading import load
 from truecopy.snapshots.disk.saving import Saving
+from truecopy.snapshots.disk.shards import load_shards, write_shards
 from truecopy.snapshots.disk.writing import write
 from truecopy.snapshots.keeping import Kept, arrange, quietly, way_back
 from truecopy.snapshots.looking import Image, look
@@ -122,8 +123,9 @@ class Snapshot:
         The tensors of the first module have their own names, all others the paths that truecopy prints; the
         rest stands as JSON in the file's metadata. What is at `path` is replaced once the new file is
         complete and synced. With `background`, returns at once: the save holds its buffers, and an update
-        meanwhile writes to a second set, never a third. Raises CannotWrite, for background saves in
-        `wait()` of the handle. Allocates nothing for dense tensors.
+        meanwhile writes to a second set, never a third. Where parameters are sharded over processes, all of
+        them save together, through torch.distributed.checkpoint, and `path` is a directory. Raises
+        CannotWrite, for background saves in `wait()` of the handle. Allocates nothing for dense tensors.
         """
         previous, self._saving = self._saving, None
         if previous is not None:
@@ -131,6 +133,8 @@ class Snapshot:
         target = Path(path)
         with quietly():
             description = describe(self._whole(), self.left_out, str(target))
+            if self._is_sharded:
+                return self._save_together(description, target, background=background)
         saving = Saving(target, lambda: write(description, target, show=not background))
         if not background:
             saving.wait()
@@ -140,12 +144,14 @@ class Snapshot:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> LoadedSnapshot:
-        """Read a file that `save` wrote, as plain data: no code of it is run.
+        """Read what `save` wrote, as plain data: no code of it is run.
 
         `.restore(model=..., optimizer=...)` of what this returns puts it into sources. Raises CannotRead for
-        a file that is missing, cut off or damaged. Allocates the bytes of the file.
+        a file that is missing, cut off or damaged. Allocates the bytes of the file; of a sharded save only
+        the parts that belong here, when all processes restore it together.
         """
-        return LoadedSnapshot(load(Path(path)))
+        target = Path(path)
+        return LoadedSnapshot(load_shards(target) if target.is_dir() else load(target))
 
     @property
     def nbytes(self) -> int:
@@ -189,6 +195,22 @@ class Snapshot:
         self._image = image = look(self._sources, self._keeping)
         return image, image.contents
 
+    @property
+    def _is_sharded(self) -> bool:
+        arrangement = self._kept.arrangement
+        return arrangement is not None and bool(arrangement.image.sharded)
+
+    def _save_together(self, description: Description, target: Path, *, background: bool) -> Saving:
+        """The save of all processes: collectives belong to the thread that trains."""
+        if background:
+            raise UsageError(
+                "a sharded snapshot is saved by all processes together, and not in the background",
+                expected="background=False",
+            )
+        assert self._kept.arrangement is not None
+        write_shards(description, self._kept.arrangement.image, target)
+        return Saving(target, lambda: None)
+
     def _to_be_written(self) -> Kept:
         """The set that nobody holds."""
         if self._saving is None or self._saving.done or self._held is not self._kept:
@@ -213,6 +235,8 @@ def put_back(kept: Kept) -> None:
     arrangement = kept.arrangement
     assert arrangement is not None
     image = arrangement.image
+    for module in image.fully_sharded:
+        _torch.reshard(module)
     move_in = way_back(arrangement)
     for drawer, then, chosen in zip(image.drawers, kept.contents, image.chosen, strict=True):
         if chosen and drawer.hidden is None and not is_same(drawer.read(), then):
@@ -224,6 +248,9 @@ def put_back(kept: Kept) -> None:
         for tensor, flag in zip(image.tensors, image.requires_grad, strict=True):
             if tensor.is_leaf and tensor.requires_grad != flag:
                 tensor.requires_grad_(flag)
+    for tensor, flag in image.flagged:
+        if tensor.is_leaf and tensor.requires_grad != flag:
+            tensor.requires_grad_(flag)
     for place, state in kept.hidden:
         drawer = image.drawers[place]
         assert drawer.hidden is not None

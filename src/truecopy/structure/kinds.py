@@ -7,6 +7,7 @@ import collections
 import copy as stdlib_copy
 import enum
 import mmap
+import sys
 import types
 import weakref
 from collections.abc import Callable, Mapping
@@ -119,6 +120,26 @@ def _decide(cls: type) -> Kind:
     if any(name in vars(base) for base in cls.__mro__ for name in _ARRAY_PROTOCOLS):
         return Kind.FOREIGN
     return protocol_kind(cls)
+
+
+_ARRAYS_OF_OTHERS = {
+    "jax": ("jaxlib._jax", "ArrayImpl"),
+    "tensorflow": ("tensorflow.python.framework.ops", "EagerTensor"),
+}
+
+
+def arrays_of(library: str) -> type | None:
+    """The class of another library's arrays; None where nobody has imported it."""
+    module, name = _ARRAYS_OF_OTHERS[library]
+    found: type | None = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    return found
+
+
+def arrays_of_others() -> tuple[type, ...]:
+    """The classes of arrays of all libraries that are known here and imported."""
+    return tuple(
+        found for library in _ARRAYS_OF_OTHERS if (found := arrays_of(library)) is not None
+    )
 
 
 def protocol_kind(cls: type) -> Kind:

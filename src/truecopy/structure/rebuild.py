@@ -6,6 +6,7 @@ the standard library's, so that objects with a `__deepcopy__` of their own join 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy as standard_deepcopy  # bound now: users may put ours in its place
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 
 from truecopy.errors import CannotCopy
-from truecopy.structure.kinds import Kind, foreign_copiers, kind_of
+from truecopy.structure.kinds import Kind, arrays_of, foreign_copiers, kind_of
 from truecopy.structure.optimizers import rehang
 from truecopy.structure.parts import fill_container, hashed, make_container
 from truecopy.structure.protocol import fill_reduced, make_reduced
@@ -128,6 +129,8 @@ class Rebuilder:
         copier = foreign_copiers().get(type(value))
         if isinstance(value, torch.jit.ScriptModule):
             copier = _copy_scripted
+        elif type(value) is arrays_of("tensorflow"):
+            copier = _copy_of_tensorflow
         made = value.__deepcopy__(self.memo) if copier is None else copier(value, self.memo)
         if made is value:
             self.unchanged.add(id(value))
@@ -187,6 +190,17 @@ class Rebuilder:
         if self.walk.contains(target) and can_rebind(reference):
             return rebound(reference, self.copy_of(target))
         return reference
+
+
+def _copy_of_tensorflow(value: Any, memo: dict[int, Any]) -> Any:
+    """Its `__deepcopy__` returns the tensor itself, since nobody can write it; through DLPack torch can.
+
+    `tf.identity` shares too, whatever its page says. Strings and resources have no such op, and no DLPack.
+    """
+    kind = value.dtype
+    if not (kind.is_floating or kind.is_integer or kind.is_complex or kind.is_bool):
+        return value.__deepcopy__(memo)
+    return sys.modules["tensorflow"].raw_ops.DeepCopy(x=value)
 
 
 def _copy_scripted(module: torch.jit.ScriptModule, memo: Memo) -> Any:

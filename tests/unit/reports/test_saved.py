@@ -21,6 +21,7 @@ from truecopy.reports.notebook import MOST_CHARACTERS
 from truecopy.reports.saved import _KEPT, _READERS, load
 from truecopy.reports.terminal import _REPORTS, render
 from truecopy.tracing.comparison import compare_traces
+from truecopy.tracing.ranks import TracesRecord
 
 
 def checkpoint(obj: object) -> Checkpoint:
@@ -42,6 +43,7 @@ def records() -> dict[str, object]:
         "plan": tc.plan({**state, "f": lambda: state}),
         "explanation": tc.explain("reshape"),
         "trace": example(),
+        "traces": TracesRecord("train.py", (example(), large(events=50))),
         "trace comparison": compare_traces(example(), large(events=50), ("a.json", "b.json")),
     }
 

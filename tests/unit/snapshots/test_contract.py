@@ -5,6 +5,7 @@ import gc
 import logging
 from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -620,3 +621,19 @@ def test_a_snapshot_of_a_module_that_is_gone_is_collected() -> None:
     del snap
     gc.collect()
     assert gone() is None
+
+
+def test_a_kept_moment_can_be_saved(tmp_path: Path) -> None:
+    """`Best.save` writes the moment of a rank, and not what the sources hold now."""
+    weight = torch.zeros(2)
+    best = tc.Best(mode="max", keep=2, w={"weight": weight})
+    for value in (1.0, 3.0, 2.0):
+        weight.fill_(value)
+        best.offer(value)
+    for rank, value in enumerate((3.0, 2.0)):
+        best.save(tmp_path / "best.safetensors", rank)
+        weight.zero_()
+        tc.Snapshot.load(tmp_path / "best.safetensors").restore(w={"weight": weight})
+        assert weight.tolist() == [value, value]
+    with pytest.raises(tc.UsageError, match="no moment of rank 2"):
+        best.save(tmp_path / "best.safetensors", 2)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from truecopy import _torch
 from truecopy.copying.blocks import Block, Member
 from truecopy.copying.leaves import integers_in, integers_of
 from truecopy.copying.transfer import Pair
@@ -62,6 +63,7 @@ class _Binder:
         self.stored, self.image = stored, image
         self.bound = Bound()
         self.rows: dict[int, Any] = {}  # stored leaf -> live one
+        self.whole: dict[int, torch.Tensor] = {}  # the DTensors of which those are the local parts
         self.leaf_of: dict[int, int] = {}  # the other way
         self.objects: dict[int, Any] = {}
         self.place_of: dict[int, int] = {}
@@ -116,10 +118,16 @@ class _Binder:
         return live
 
     def _leaf(self, row: int, live: Any, path: str, *, owned: bool) -> Any:
+        if _torch.is_sharded(live):
+            self.whole.setdefault(row, live)
+            self._leaf(row, _torch.local_part(live), path, owned=owned)
+            return self.whole[row] if row in self.rows else live
         about = self.stored.leaves[row]
         path = about["path"]
         if row in self.rows or row in self.made_leaves:
             there = self.rows.get(row, self.made_leaves.get(row))
+            if live is _MISSING:
+                return self.whole.get(row, there)
             if live is not there and live is not _MISSING and self._is_live(live):
                 self._wrong(path, f"the same tensor as {about['path']}", "another one")
             return there
@@ -128,6 +136,8 @@ class _Binder:
             if made is None:
                 self._lacks(path, live, _title(about))
                 return live
+            if row in self.stored.shards:
+                made = self.stored.shards[row].around(made)
             self.made_leaves[row] = made
             return made
         if self.leaf_of.setdefault(id(live), row) != row:
@@ -322,8 +332,9 @@ class _Binder:
         about = self.stored.leaves[row]
         if isinstance(live, torch.Tensor):
             self.bound.tensors.append(live)
-            if live.is_leaf and "requires_grad" in about:
-                self.bound.requires_grad.append((live, bool(about["requires_grad"])))
+            shown = self.whole.get(row, live)
+            if shown.is_leaf and "requires_grad" in about:
+                self.bound.requires_grad.append((shown, bool(about["requires_grad"])))
         home, member = _home(self.stored, row, about)
         if 0 in member.shape or home.base.nbytes == 0:
             return

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from truecopy import _torch
 from truecopy.copying.blocks import Member
 from truecopy.errors import CannotWrite
 from truecopy.snapshots.contents import Contents, Drawer, Table
@@ -138,7 +139,8 @@ class _Describer:
             except Unwritable as error:
                 self.failures.append((self._path(place), str(error)))
                 return LEFT
-        row = self.image.rows.leaf_of.get(id(value))
+        held = _torch.local_part(value) if _torch.is_sharded(value) else value
+        row = self.image.rows.leaf_of.get(id(held))
         if row is not None:
             return {"$leaf": row}
         if id(value) in self.image.walked.nodes:
@@ -317,7 +319,8 @@ def model_names(sources: dict[str, Any]) -> Iterator[tuple[int, list[str]]]:
     found: dict[int, list[str]] = {}
     for named in (model.named_parameters, model.named_buffers):
         for name, tensor in named(remove_duplicate=False):
-            found.setdefault(id(tensor), []).append(name)
+            held = _torch.local_part(tensor) if _torch.is_sharded(tensor) else tensor
+            found.setdefault(id(held), []).append(name)
     yield from found.items()
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from truecopy import _torch
+
 _MOST_BITS = 10_000
 _TORCH_NAMES: tuple[type, ...] = (
     torch.dtype, torch.layout, torch.memory_format, torch.qscheme,
@@ -60,7 +62,8 @@ def _text(data: bytes) -> str:
 
 
 def type_name(cls: type) -> str:
-    """A class by module and name, which is all that a file says of one."""
+    """A class by module and name, which is all that a file says of one; sharded modules by their own."""
+    cls = _torch.class_before_sharding(cls)
     return f"{cls.__module__}:{cls.__qualname__}"
 
 

@@ -11,6 +11,7 @@ from truecopy.errors import CannotRead, StructureMismatch
 from truecopy.snapshots.disk.binding import Bound, bind
 from truecopy.snapshots.disk.encoding import decode_state
 from truecopy.snapshots.disk.reading import Stored
+from truecopy.snapshots.disk.shards import all_fit, read_shards
 from truecopy.snapshots.keeping import quietly
 from truecopy.snapshots.looking import look
 from truecopy.snapshots.random_state import RandomState
@@ -34,14 +35,23 @@ class LoadedSnapshot:
         """
         given = named(sources, by_name)
         with quietly():
-            bound = bind(self._stored, look(given, Keeping()))
+            image = look(given, Keeping())
+            stored = read_shards(self._stored, image) if self._stored.expected else self._stored
+            bound = bind(stored, image)
             bound.missing[:0] = [
                 f"the source {name}" for name in self._stored.sources if name not in given
             ]
             bound.unexpected[:0] = [
                 f"the source {name}" for name in given if name not in self._stored.sources
             ]
+            fits = not (bound.missing or bound.unexpected or bound.wrong)
+            others_fit = not stored.expected or all_fit(fits)
             _refuse(bound, str(self._stored.path))
+            if not others_fit:
+                raise StructureMismatch(
+                    "does not fit the sources of another process; nothing was written here",
+                    where=str(self._stored.path),
+                )
             _put_back_states(bound, self._random(), str(self._stored.path))
             _write(bound)
 

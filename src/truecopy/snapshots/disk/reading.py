@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from truecopy.errors import CannotRead
-from truecopy.files.opening import Content, content_of, opened
+from truecopy.files.opening import Content, Source, content_of, opened
 from truecopy.files.safetensors_files import parse_json_object, read_header
 from truecopy.files.safetensors_files import refuse as refuse_file
 from truecopy.records import SCHEMA_VERSION
@@ -17,6 +17,25 @@ from truecopy.snapshots.contents import Table
 from truecopy.snapshots.disk.writing import KEY, shown_progress
 
 _PIECE = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """How a part lies in the whole that all processes hold together."""
+
+    mesh: Any
+    placements: tuple[Any, ...]
+    shape: tuple[int, ...]
+
+    def around(self, part: torch.Tensor) -> torch.Tensor:
+        """The DTensor of which this process has that part."""
+        from torch.distributed.tensor import DTensor
+
+        whole: torch.Tensor = DTensor.from_local(
+            part, self.mesh, self.placements, run_check=False, shape=torch.Size(self.shape),
+            stride=torch.empty(self.shape, device="meta").stride(),
+        )  # fmt: skip
+        return whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +50,8 @@ class Stored:
     random: Any
     unseen: list[str]
     tensors: dict[str, torch.Tensor]
+    shards: dict[int, Shard] = field(default_factory=dict)  # of leaves whose bytes are a part
+    expected: dict[str, Any] = field(default_factory=dict)  # of a save whose bytes are not read yet
 
     @property
     def nbytes(self) -> int:
@@ -48,12 +69,7 @@ def load(path: Path) -> Stored:
         if text is None:
             raise _no_snapshot(path, "safetensors without a description by truecopy")
         body = parse_json_object(source, text.encode())
-        if body.get("kind") != "snapshot" or body.get("version") != SCHEMA_VERSION:
-            got = f"kind {body.get('kind')!r:.40}, version {body.get('version')!r:.40}"
-            raise _no_snapshot(path, got)
-        problem = _problem(body)
-        if problem is not None:
-            raise refuse_file(source, "has a description that is damaged", problem)
+        refuse_damaged(source, body)
         tensors = _tensors(source.stable_path, header.names, source.size, path.name)
         problem = next(filter(None, (_out_of_bounds(one, tensors) for one in body["leaves"])), None)
         if problem is not None:
@@ -62,6 +78,16 @@ def load(path: Path) -> Stored:
         path, body["sources"], body["roots"], body["nodes"], body["leaves"], body["random"],
         body["unseen"], tensors,
     )  # fmt: skip
+
+
+def refuse_damaged(source: Source, body: dict[str, Any]) -> None:
+    """Raise CannotRead unless this is the description of a snapshot, and one that can be followed."""
+    if body.get("kind") != "snapshot" or body.get("version") != SCHEMA_VERSION:
+        got = f"kind {body.get('kind')!r:.40}, version {body.get('version')!r:.40}"
+        raise _no_snapshot(source.path, got)
+    problem = _problem(body)
+    if problem is not None:
+        raise refuse_file(source, "has a description that is damaged", problem)
 
 
 def _tensors(path: str, names: tuple[str, ...], size: int, shown: str) -> dict[str, torch.Tensor]:
