@@ -20,6 +20,7 @@ TORCH_INTERNALS = re.compile(
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "_torch": set(),
+    "encoding": set(),  # facts as JSON and back, for the records of every room
     "records": {"reports"},  # printing a record is its report; loaded when printed, nowhere else
     "structure": set(),
     "memory": {"structure"},
@@ -28,18 +29,19 @@ MAY_IMPORT: dict[str, set[str]] = {
     "explaining": {"structure", "memory", "tracing"},
     "files": {"structure", "memory", "copying"},
     "snapshots": {"structure", "memory", "copying", "files"},  # files: the one on disk
-    "measuring": {"structure", "memory", "copying", "snapshots", "tracing"},
+    "measuring": {"structure", "memory", "copying", "snapshots"},
     "comparing": {"files", "tracing", "measuring"},
     "answers": {"structure", "memory", "copying", "tracing", "files", "measuring", "truecopy"},
     "reports": {
         "structure", "memory", "copying", "tracing", "explaining", "measuring", "files", "comparing",
+        "answers",  # records that were kept are read into the types that wrote them
     },
     "cli": {
         "structure", "memory", "copying", "tracing", "explaining", "measuring", "files", "comparing",
         "reports", "answers", "truecopy",
     },
 }  # fmt: skip
-FOR_ALL = {"errors", "_torch", "records"}
+FOR_ALL = {"errors", "_torch", "encoding", "records"}
 # The package itself names every room, so only its front doors may import from it.
 FRONT_DOORS = {"__init__", "__main__"}
 

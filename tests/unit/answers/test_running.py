@@ -169,7 +169,7 @@ def test_the_record_is_plain_data() -> None:
     """The record goes through JSON, with the outcome of each claim, and says whether it is clean."""
     record = run([answer_of(passes, fails)])
     data = json.loads(json.dumps(record.to_json()))
-    assert (data["kind"], data["is_clean"]) == ("answers", False)
+    assert (data["kind"], data["clean"]) == ("answers", False)
     assert [claim["outcome"] for claim in data["topics"][0]["claims"]] == [
         "agrees",
         "does not agree",
