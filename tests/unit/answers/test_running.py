@@ -17,6 +17,8 @@ from truecopy.answers.record import Figure
 from truecopy.answers.running import figure_of, run, run_proof
 from truecopy.answers.topics import TOPICS, load
 
+pytestmark = pytest.mark.usefixtures("objects_frozen")
+
 PROOFS = [(topic, proof) for topic in TOPICS for proof in load(topic).proofs]
 OTHERS = [pair for pair in PROOFS if re.search("jax|tensorflow", pair[1].__name__)]
 HERE = [pair for pair in PROOFS if pair not in OTHERS]

@@ -23,6 +23,8 @@ from truecopy.records import Record
 from truecopy.reports.benches.page import data_of, html
 from truecopy.reports.terminal import render
 
+pytestmark = pytest.mark.usefixtures("objects_frozen")
+
 FEW = ("clone", "contiguous", "torch.tensor")
 
 
