@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from operator import attrgetter
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from truecopy.explaining.facts import Explanation
 from truecopy.explaining.layouts import laid_out, layout_of
 from truecopy.explaining.lookup import all_explanations
 from truecopy.explaining.watching import Sample, watch
+from truecopy.reports.operations import html
 
 LEFT_OUT_BY_THE_DATABASE = (
     "tensor", "as_tensor", "asarray", "from_numpy", "numpy", "detach", "type_as", "new_tensor", "cpu", "to",
@@ -197,3 +199,9 @@ def test_the_command_offers_what_is_near(capsys: pytest.CaptureFixture[str]) -> 
     """A misspelled name is an error of usage."""
     assert main(["explain", "contigous"]) == 2
     assert "Did you mean contiguous" in capsys.readouterr().err
+
+
+def test_the_page_in_the_docs_is_of_this_data() -> None:
+    """What `truecopy explain --page docs/operations.html --force` would write stands there."""
+    page = Path(__file__).parents[3] / "docs" / "operations.html"
+    assert page.read_text("utf-8").rstrip() == html(all_explanations()).rstrip()
