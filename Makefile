@@ -16,16 +16,18 @@ PYTHONS := python3.11 python3.12 python3.13 python3 python
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test check test-gpu test-kills operations bench answers clean
+.PHONY: help demo test test-models check test-gpu test-kills test-operators operations bench answers clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo      install into .venv, then find and fix real copy bugs in an example'
 	@echo 'make test      install what tests need, then run them (ARGS="-k name" chooses)'
+	@echo 'make test-models  prove captures on every tiny model of transformers (ARGS="bert t5" chooses)'
 	@echo 'make check     lint, types, doctests, a clean import'
 	@echo 'make test-gpu  run what needs a device and print a report to send'
 	@echo 'make test-kills  kill what saves 200 times, and look at each file that is left'
 	@echo 'make operations  watch every operation of the installed torch, and write what is said of them'
+	@echo 'make test-operators  prove verdicts over all of torch'"'"'s operator database (minutes)'
 	@echo 'make bench     time copies side by side with their peers'
 	@echo 'make answers   write docs/answers/ from the package and the kept figures'
 	@echo 'make clean     remove .venv and caches'
@@ -35,6 +37,9 @@ demo: $(RUNTIME)
 
 test: $(TEST)
 	$(PY) -m pytest $(ARGS)
+
+test-models: $(TEST)
+	$(PY) tests/models/all_models.py $(ARGS)
 
 check: $(DEV)
 	$(PY) -m ruff check .
@@ -53,6 +58,8 @@ test-kills: $(TEST)
 operations: $(TEST)
 	$(PY) -W ignore -m truecopy.explaining
 	$(PY) -m truecopy explain --page docs/operations.html --force
+test-operators: $(TEST)
+	$(PY) tests/operators/proof.py
 
 bench: $(BENCH)
 	$(PY) benchmarks/run.py $(ARGS)

@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-BENCHMARKS = ("copying", "aliases", "snapshots", "measuring", "answers", "pages")
+BENCHMARKS = (
+    "copying", "aliases", "snapshots", "tracing", "watching", "capturing", "measuring", "answers", "pages",
+)  # fmt: skip
 
 if __name__ == "__main__":
     sys.path.insert(0, str(HERE))

@@ -21,7 +21,6 @@ from typing import Any
 
 import torch
 from harness import check, save
-from models import GPT2Like
 from torch.distributed._tools.mem_tracker import MemTracker
 from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile
@@ -29,10 +28,13 @@ from torch.utils._debug_mode import DebugMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import truecopy as tc
+from models import GPT2Like
 
 Around = Callable[[], AbstractContextManager[Any]]
 BLOCKS, CALLS = 100, 1000
 STEP_ROUNDS = 15
+EXACT_ROUNDS = 7
+MANY = 100_000
 MIB = 1 << 20
 MILLION = 1_000_000
 
@@ -130,6 +132,93 @@ def step_of_a_model() -> dict[str, Any]:
     }
 
 
+def exact_tier() -> dict[str, Any]:
+    """A step under the profiler alone and under the exact tier, in turn; then what the tier does after.
+
+    The peak of a step is held against what torch's own events of memory add up to, in another run.
+    """
+    torch.manual_seed(0)
+    model = GPT2Like(vocabulary=1024, width=256, heads=4, layers=6, context=64)
+    optimizer = torch.optim.AdamW(model.parameters())
+    tokens = torch.randint(0, 1024, (4, 64))
+
+    def step() -> float:
+        started = time.perf_counter()
+        loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+        loss.backward()
+        optimizer.step()
+        return time.perf_counter() - started
+
+    ways: dict[str, Around] = {"torch.profiler": profiler, "exact": lambda: tc.trace(exact=True)}
+    inside: dict[str, list[float]] = {name: [] for name in ways}
+    after: dict[str, list[float]] = {name: [] for name in ways}
+    peaks = set()
+    step()
+    for _ in range(EXACT_ROUNDS):
+        for name, around in ways.items():
+            optimizer.zero_grad()
+            with around() as run:
+                inside[name].append(step())
+                ended = time.perf_counter()
+            if name == "exact":
+                peaks.add(run.peak.nbytes)
+                events = run.record.totals.operations
+            after[name].append(time.perf_counter() - ended)
+    optimizer.zero_grad()
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as account:
+        step()
+    live = allocator = 0
+    for event in account.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            live += event.nbytes()
+            allocator = max(allocator, live)
+    return {
+        "case": "a step of GPT-2-like under the profiler, seconds, and what follows it",
+        "samples": inside,
+        "after": after,
+        "operations": events,
+        "peaks": sorted(peaks),
+        "allocator": allocator,
+    }
+
+
+def after_many() -> dict[str, Any]:
+    """Seconds from the end of a hundred thousand operations to their record."""
+    a = torch.ones(4)
+    with tc.trace(exact=True) as run:
+        for _ in range(MANY // 2):
+            (a + a).reshape(2, 2)
+        started = time.perf_counter()
+    events = run.record.totals.events
+    return {
+        "case": "a hundred thousand operations, from the end of the run to its record",
+        "events": events,
+        "seconds": time.perf_counter() - started,
+    }
+
+
+def exact_checks(exact: dict[str, Any], many: dict[str, Any]) -> list[dict[str, Any]]:
+    """The targets of the exact tier."""
+    pairs = zip(exact["samples"]["exact"], exact["samples"]["torch.profiler"], strict=True)
+    times = statistics.median(a / b for a, b in pairs)
+    after = {name: statistics.median(values) for name, values in exact["after"].items()}
+    print(
+        f"          after a step of {exact['operations']:,} operations: exact "
+        f"{after['exact']:.2f} s, torch.profiler alone {after['torch.profiler']:.2f} s"
+    )
+    return [
+        check(f"exact tier: 1.1 times torch.profiler over {times:.2f} times", 1.1 / times, 1),
+        check(
+            f"peaks of the exact tier {exact['peaks']} are the allocator's {exact['allocator']}",
+            float(exact["peaks"] == [exact["allocator"]]), 1,
+        ),
+        check(
+            f"exact tier: 10 s over {many['seconds']:.1f} s after {many['events']:,} operations",
+            10 / many["seconds"], 1,
+        ),
+    ]  # fmt: skip
+
+
 def _lens(model: torch.nn.Module, tokens: torch.Tensor) -> tuple[list[float], list[float]]:
     import torchlens
 
@@ -203,6 +292,7 @@ def main() -> None:
     pairs = zip(step["samples"]["tc.trace"], step["samples"]["plain"], strict=True)
     times = statistics.median(a / b for a, b in pairs)
     million = million_operations()
+    exact, many = exact_tier(), after_many()
     checks = [
         check(
             f"added to an operation: 14 us over {added['tc.trace']:.1f} us "
@@ -222,12 +312,13 @@ def main() -> None:
             f"their report: 10 s over {million['report_seconds']:.1f} s",
             10 / max(million["report_seconds"], 1e-3), 1,
         ),
+        *exact_checks(exact, many),
     ]  # fmt: skip
     for name, value in added.items():
         print(f"          {name}: {value:.1f} us added to an operation")
     for name, value in step["median"].items():
         print(f"          {name}: {value * 1e3:.1f} ms for a step")
-    save("tracing", [small, step, million], checks)
+    save("tracing", [small, step, million, exact, many], checks)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,19 @@ from importlib import import_module as _import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from truecopy.capturing.capture import Capture, capture
+    from truecopy.capturing.store import SavedCapture
     from truecopy.copying.api import copy, deepcopy, plan
     from truecopy.copying.duplicates.api import duplicate
     from truecopy.copying.plan import Plan
     from truecopy.errors import (
+        BrokenExpectation,
         CannotCopy,
         CannotRead,
         CannotWrite,
+        MemoryWritten,
         NonLeaf,
+        NotCaptured,
         NotEnoughMemory,
         NotIndependent,
         Orphaned,
@@ -27,6 +32,7 @@ if TYPE_CHECKING:
         TruecopyError,
         TruecopyWarning,
         UsageError,
+        WrittenTo,
     )
     from truecopy.explaining.facts import Explanation
     from truecopy.explaining.lookup import explain
@@ -40,6 +46,8 @@ if TYPE_CHECKING:
     from truecopy.snapshots.snapshot import Snapshot
     from truecopy.structure.kinds import register
     from truecopy.tracing.api import Trace, trace
+    from truecopy.tracing.expecting import expect
+    from truecopy.tracing.watching import Watch, Write, watch
 
 __version__ = "0.1.0.dev0"
 
@@ -47,19 +55,24 @@ __all__ = [
     "Aliases",
     "BenchResult",
     "Best",
+    "BrokenExpectation",
     "CannotCopy",
     "CannotRead",
     "CannotWrite",
+    "Capture",
     "Change",
     "Explanation",
     "Holder",
+    "MemoryWritten",
     "NonLeaf",
+    "NotCaptured",
     "NotEnoughMemory",
     "NotIndependent",
     "Orphaned",
     "Plan",
     "PointsBack",
     "Relation",
+    "SavedCapture",
     "Snapshot",
     "StillShared",
     "StructureMismatch",
@@ -69,18 +82,24 @@ __all__ = [
     "TruecopyError",
     "TruecopyWarning",
     "UsageError",
+    "Watch",
+    "Write",
+    "WrittenTo",
     "__version__",
     "aliases",
     "assert_independent",
     "bench",
+    "capture",
     "copy",
     "deepcopy",
     "duplicate",
+    "expect",
     "explain",
     "plan",
     "register",
     "relate",
     "trace",
+    "watch",
     "who_shares",
 ]
 
@@ -88,19 +107,24 @@ _HOMES = {
     "Aliases": "truecopy.memory.aliases",
     "BenchResult": "truecopy.measuring.record",
     "Best": "truecopy.snapshots.best",
+    "BrokenExpectation": "truecopy.errors",
     "CannotCopy": "truecopy.errors",
     "CannotRead": "truecopy.errors",
     "CannotWrite": "truecopy.errors",
+    "Capture": "truecopy.capturing.capture",
     "Change": "truecopy.snapshots.changes",
     "Explanation": "truecopy.explaining.facts",
     "Holder": "truecopy.memory.holders",
+    "MemoryWritten": "truecopy.errors",
     "NonLeaf": "truecopy.errors",
+    "NotCaptured": "truecopy.errors",
     "NotEnoughMemory": "truecopy.errors",
     "NotIndependent": "truecopy.errors",
     "Orphaned": "truecopy.errors",
     "Plan": "truecopy.copying.plan",
     "PointsBack": "truecopy.errors",
     "Relation": "truecopy.memory.relation",
+    "SavedCapture": "truecopy.capturing.store",
     "Snapshot": "truecopy.snapshots.snapshot",
     "StillShared": "truecopy.errors",
     "StructureMismatch": "truecopy.errors",
@@ -110,17 +134,23 @@ _HOMES = {
     "TruecopyError": "truecopy.errors",
     "TruecopyWarning": "truecopy.errors",
     "UsageError": "truecopy.errors",
+    "Watch": "truecopy.tracing.watching",
+    "Write": "truecopy.tracing.watching",
+    "WrittenTo": "truecopy.errors",
     "aliases": "truecopy.memory.aliases",
     "assert_independent": "truecopy.memory.relation",
     "bench": "truecopy.measuring.api",
+    "capture": "truecopy.capturing.capture",
     "copy": "truecopy.copying.api",
     "deepcopy": "truecopy.copying.api",
     "duplicate": "truecopy.copying.duplicates.api",
+    "expect": "truecopy.tracing.expecting",
     "explain": "truecopy.explaining.lookup",
     "plan": "truecopy.copying.api",
     "register": "truecopy.structure.kinds",
     "relate": "truecopy.memory.relation",
     "trace": "truecopy.tracing.api",
+    "watch": "truecopy.tracing.watching",
     "who_shares": "truecopy.memory.holders",
 }
 

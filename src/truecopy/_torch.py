@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import functools
 import operator
+import os
+import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -63,10 +66,21 @@ def saved_tensors(node: Any) -> list[Tensor]:
 
     The public `_saved_*` attributes run users' unpack hooks, and raise once the graph was freed.
     """
+    return [tensor for _, tensor in saved_by_name(node)]
+
+
+def saved_by_name(node: Any) -> list[tuple[str, Tensor]]:
+    """The same with names: `result`, `self`, and `tensors[1]` where there are many of one name."""
+    found: list[tuple[str, Tensor]] = []
     cls: Any = type(node)
-    held = [getattr(node, name) for name in _saved_names(cls)]
-    saved = [one for some in held for one in (some if isinstance(some, (list, tuple)) else (some,))]
-    return [data for data in map(_saved_data, saved) if isinstance(data, Tensor)]
+    for attribute in _saved_names(cls):
+        name, held = attribute.removeprefix("_raw_saved_"), getattr(node, attribute)
+        many = isinstance(held, (list, tuple))
+        for i, saved in enumerate(held if many else (held,)):
+            data = _saved_data(saved)
+            if isinstance(data, Tensor):
+                found.append((f"{name}[{i}]" if many else name, data))
+    return found
 
 
 @functools.cache
@@ -209,6 +223,75 @@ def storage_identity(tensor: Tensor) -> int:
     Public storages are new Python objects at every access; their addresses are equal for empty ones.
     """
     return int(tensor.untyped_storage()._cdata)
+
+
+below_autograd: Callable[[], Any] = _C._AutoDispatchBelowAutograd
+"""A context in which autograd records nothing, at a quarter of what `torch.no_grad()` costs."""
+
+
+def without_functorch() -> Any:
+    """A context in which no transform of torch.func sees what we do; nothing public leaves one."""
+    return _C._DisableFuncTorch()
+
+
+def unwrapped(tensor: Tensor) -> Tensor:
+    """The memory behind the stand-ins of vmap, grad and jvp, batch axes first, the outermost the first.
+
+    Nothing public unwraps. Without it, what was computed under a transform dies with the transform.
+    """
+    functorch = _C._functorch
+    axes: list[int] = []  # of each vmap, the innermost first, counted without those further out
+    while functorch.is_functorch_wrapped_tensor(tensor):
+        if functorch.is_batchedtensor(tensor):
+            axes.append(functorch.maybe_get_bdim(tensor))
+        tensor = functorch.get_unwrapped(tensor)
+    with without_functorch():
+        rest = list(range(tensor.dim()))
+        first = [rest.pop(axis) for axis in reversed(axes)]
+        return tensor.permute(*first, *rest) if first else tensor
+
+
+class StorageLife:
+    """Keeps the number of a storage from being given out again, without keeping its memory.
+
+    `torch.multiprocessing.reductions.StorageWeakRef` is the same, and as little public.
+    """
+
+    __slots__ = ("_pointer",)
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self._pointer: Any = storage._weak_ref()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the memory was freed."""
+        return bool(torch.UntypedStorage._expired(self._pointer))
+
+    def __del__(self) -> None:
+        torch.UntypedStorage._free_weak_ref(self._pointer)
+
+
+def compiles_itself(module: torch.nn.Module) -> bool:
+    """Whether `module.compile()` was called; nothing public tells."""
+    return module._compiled_call_impl is not None
+
+
+def dispatch_modes_are_on() -> bool:
+    """Whether any dispatch mode would see what we do: fake tensors, loggers."""
+    return bool(_C._len_torch_dispatch_stack() > 0)
+
+
+def in_backward() -> bool:
+    """Whether a backward pass is running on this thread: code that runs now is recomputed, or a hook.
+
+    Holds for both kinds of checkpointing; nothing public tells.
+    """
+    return bool(_C._current_graph_task_id() != -1)
+
+
+def graph_task() -> int:
+    """The number of the backward pass that is running on this thread, or -1."""
+    return int(_C._current_graph_task_id())
 
 
 def make_subclass(cls: type[Tensor], data: Tensor, requires_grad: bool) -> Tensor:
@@ -536,3 +619,57 @@ def move_versions(tensors: list[Tensor]) -> None:
     Public, and here since versions are torch's own affair everywhere else.
     """
     torch.autograd.graph.increment_version(tensors)
+
+
+def profiler_is_on() -> bool:
+    """Whether a profiler runs on this thread already: there can be but one. No public name tells."""
+    return bool(_C._autograd._profiler_enabled())
+
+
+EventKind = _C._profiler._EventType
+"""Kinds of events in a profile: `TorchOp`, `Allocation`, `PyCall`, `PyCCall` and others."""
+
+EventScope = _C._profiler.RecordScope
+"""What an operation in a profile is: `FUNCTION`, `BACKWARD_FUNCTION` (a node of a graph), `USER_SCOPE`."""
+
+
+def profiled_tree(profile: torch.autograd.profiler.profile) -> list[Any]:
+    """The outermost events of a profile that is over, with all that happened inside of each.
+
+    The public forms, `events()` and `export_chrome_trace()`, have neither callers' lines nor the
+    numbers of allocations. Raises RuntimeError where the profile has none.
+    """
+    results = getattr(profile, "kineto_results", None)
+    if results is None:
+        raise RuntimeError("the profile has no results")
+    return list(results.experimental_event_tree())
+
+
+def profiled_sizes(
+    profile: torch.autograd.profiler.profile, names: frozenset[str]
+) -> dict[int, list[Any]]:
+    """Arguments that are numbers, or lists of them, for operations of these names in a profile.
+
+    By the number that events of the tree have too, which leaves lists of numbers out.
+    """
+    results = getattr(profile, "kineto_results", None)
+    found: dict[int, list[Any]] = {}
+    for event in results.events() if results is not None else ():
+        try:
+            if event.name() in names:
+                found[event.correlation_id()] = event.concrete_inputs()
+        except UnicodeDecodeError:
+            continue  # a function in C, whose name may be any bytes
+    return found
+
+
+def profiled_prefixes() -> list[str]:
+    """Beginnings of paths that a profile cuts off the names of files, in the order in which it tries.
+
+    Without them, a file is looked for where Python looks for modules.
+    """
+    try:
+        from torch.profiler.python_tracer import _prefix_regex
+    except ImportError:
+        return [f"{Path(path).absolute()}{os.sep}" for path in sys.path]
+    return list(_prefix_regex())

@@ -8,10 +8,14 @@
     ├── StructureMismatch   (ValueError)       what was to be written into differs from what it should be
     ├── TornSnapshot        (RuntimeError)     a snapshot whose last update was cut off in the middle
     ├── NotEnoughMemory     (MemoryError)      more than there is was asked for; nothing was allocated
+    ├── BrokenExpectation   (AssertionError)   a run passed a limit that tc.expect had set
+    ├── WrittenTo           (RuntimeError)     watched memory is about to be written, or was
+    ├── NotCaptured         (KeyError)         a name that was asked for and never seen, or not kept
     ├── CannotRead          (ValueError)       a file that is missing, damaged, hostile or not plain data
     └── CannotWrite         (ValueError)       a file that is not written, and nothing in its place
 
     TruecopyWarning         (UserWarning)
+    ├── MemoryWritten       watched memory is about to be written, or was
     ├── Orphaned            an optimizer is copied without the model that it trains
     ├── PointsBack          something in a copy still refers to the original
     ├── StillShared         an object's own __deepcopy__ kept memory of the original
@@ -109,6 +113,18 @@ class NotEnoughMemory(TruecopyError, MemoryError):
     """What was asked for does not fit into the memory that there is; nothing was allocated."""
 
 
+class BrokenExpectation(TruecopyError, AssertionError):
+    """A run passed a limit that `tc.expect` had set."""
+
+
+class WrittenTo(TruecopyError, RuntimeError):
+    """Memory that is watched is about to be written, or was written by what torch does not see."""
+
+
+class NotCaptured(TruecopyError, KeyError):
+    """A name that was asked for, and of which no value was seen."""
+
+
 class CannotRead(TruecopyError, ValueError):
     """A file that is missing, damaged, hostile, or not plain data."""
 
@@ -119,6 +135,10 @@ class CannotWrite(TruecopyError, ValueError):
 
 class TruecopyWarning(UserWarning):
     """Base of everything that truecopy warns of."""
+
+
+class MemoryWritten(TruecopyWarning):
+    """Memory that is watched is about to be written, or was written by what torch does not see."""
 
 
 class Orphaned(TruecopyWarning):

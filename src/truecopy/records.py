@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -42,18 +41,10 @@ class Record:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the record as JSON; what stood there is replaced whole, or not at all."""
-        target = Path(path)
+        from truecopy.files.writing import write_text
+
         text = json.dumps(self.to_json(), indent=2, allow_nan=False)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="ascii", dir=target.parent, prefix=f".{target.name}.", delete=False
-        ) as file:
-            try:
-                file.write(text + "\n")
-                file.close()
-                Path(file.name).replace(target)
-            except BaseException:
-                Path(file.name).unlink(missing_ok=True)
-                raise
+        write_text(text + "\n", Path(path), force=True)
 
     def __str__(self) -> str:
         from truecopy.reports.terminal import render

@@ -137,7 +137,8 @@ def test_two_traces_as_markdown(capsys: pytest.CaptureFixture[str]) -> None:
         (["run.json", "seen"], 2, ("records of two kinds cannot be compared. Expected two records of "
          "one kind. Got trace and inspection.\n")),
         (["run.json", "run.json", "--rtol", "1"], 2,
-         "traces are compared without tolerances. Expected no rtol, no atol.\n"),
+         ("records are compared without tolerances. Expected no rtol, no atol. Got two records of kind "
+          "trace. Compare the checkpoints themselves.\n")),
         (["run.json", "run.json", "--json", "--format", "markdown"], 2,
          "--json and --format exclude each other\n"),
     ],

@@ -69,3 +69,29 @@ assert_type(tc.Best(mode="min", keep=3, model=model).offer(0.5), bool)
 assert_type(tc.Best({"model": model}, mode="max").metrics, tuple[float, ...])
 tc.Best(mode="least", model=model)  # type: ignore[arg-type]
 tc.Snapshot(model)  # type: ignore[arg-type]
+# A capture is a mapping; what it holds is as the model made it.
+with tc.capture(model, select=["*", nn.Linear], keep="stats", budget="1 GiB", over="lower") as cap:
+    assert_type(cap, tc.Capture)
+    assert_type(cap.names("*"), list[str])
+    assert_type(cap.save("acts.safetensors"), int)
+assert_type(tc.Capture.load("acts.safetensors"), tc.SavedCapture)
+tc.capture(model, keep="some")  # type: ignore[arg-type]
+tc.capture(tensor)  # type: ignore[arg-type]
+
+# What a block may do, and who may write: the block is handed the trace, or the watch.
+with tc.expect(hidden_copies=0, allocated="64 MiB") as run:
+    assert_type(run, tc.Trace)
+with tc.watch(tensor, model, on_write="report", outside=0) as seen:
+    assert_type(seen.writes, tuple[tc.Write, ...])
+    assert_type(seen.writes[0].nbytes, int | None)
+
+
+@tc.expect(copies=1)
+def taken(x: torch.Tensor) -> list[torch.Tensor]:
+    return [x.clone()]
+
+
+assert_type(taken(tensor), list[torch.Tensor])
+tc.watch(tensor, on_write=lambda write: write.count + 1)
+tc.watch(tensor, on_write="shout")  # type: ignore[arg-type]
+tc.expect(hidden_copies="1 MiB")  # type: ignore[arg-type]

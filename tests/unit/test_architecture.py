@@ -21,7 +21,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "_torch": set(),
     "encoding": set(),  # facts as JSON and back, for the records of every room
-    "records": {"reports"},  # printing a record is its report; loaded when printed, nowhere else
+    "records": {"reports", "files"},  # how it is printed and kept: loaded when that is asked for
     "structure": set(),
     "memory": {"structure"},
     "copying": {"structure", "memory"},
@@ -30,15 +30,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "files": {"structure", "memory", "copying"},
     "snapshots": {"structure", "memory", "copying", "files"},  # files: the one on disk
     "measuring": {"structure", "memory", "copying", "snapshots"},
+    "capturing": {"structure", "memory", "copying", "tracing", "files"},
     "comparing": {"files", "tracing", "measuring"},
     "answers": {"structure", "memory", "copying", "tracing", "files", "measuring", "truecopy"},
     "reports": {
         "structure", "memory", "copying", "tracing", "explaining", "measuring", "files", "comparing",
         "answers",  # records that were kept are read into the types that wrote them
     },
+    "integrations": {"structure", "memory", "tracing", "truecopy"},
     "cli": {
-        "structure", "memory", "copying", "tracing", "explaining", "measuring", "files", "comparing",
-        "reports", "answers", "truecopy",
+        "structure", "memory", "copying", "tracing", "explaining", "measuring", "capturing", "files",
+        "comparing", "reports", "answers", "truecopy",
     },
 }  # fmt: skip
 FOR_ALL = {"errors", "_torch", "encoding", "records"}

@@ -230,3 +230,114 @@ def test_parts_of_the_compiler_are_known() -> None:
     """By the module of their class; a module of users is none."""
     assert _torch.is_compiler_part(torch.fx.GraphModule)
     assert not _torch.is_compiler_part(torch.nn.Linear)
+
+
+def test_below_autograd_nothing_is_recorded() -> None:
+    """A lazy clone made there is outside of the graph, of a tensor that is in it."""
+    inside = torch.ones(2, requires_grad=True) * 2
+    with _torch.below_autograd():
+        assert not _torch.lazy_clone(inside).requires_grad
+    assert _torch.lazy_clone(inside).requires_grad
+
+
+def test_what_is_behind_transforms() -> None:
+    """Batch axes come first, the outermost the first; nothing dies with the transform."""
+    found = []
+
+    def look(x: torch.Tensor) -> torch.Tensor:
+        assert _torch.is_functorch_wrapper(x)
+        found.append(_torch.unwrapped(x))
+        return x.sum()
+
+    x = torch.arange(24.0).view(2, 3, 4)
+    torch.vmap(torch.vmap(look, in_dims=1), in_dims=2)(x)
+    torch.func.grad(look)(x)
+    assert torch.equal(found[0], x.permute(2, 1, 0))
+    assert torch.equal(found[1], x)
+    assert not any(map(_torch.is_functorch_wrapper, found))
+
+
+def test_a_storages_number_is_not_given_out_again_while_its_life_is_held() -> None:
+    """Its memory is freed all the same."""
+    tensor = torch.ones(1000)
+    life = _torch.StorageLife(tensor.untyped_storage())
+    key = _torch.storage_identity(tensor)
+    assert not life.is_over
+    del tensor
+    assert life.is_over
+    assert all(_torch.storage_identity(torch.ones(1000)) != key for _ in range(50))
+
+
+def test_backward_passes_and_modes_are_known() -> None:
+    """Inside of a hook a pass is running; a dispatch mode is on while it is."""
+    seen = []
+    x = torch.ones(1, requires_grad=True)
+    x.register_hook(lambda _: seen.append(_torch.in_backward()))
+    x.sum().backward()
+    assert (seen, _torch.in_backward()) == ([True], False)
+    assert not _torch.dispatch_modes_are_on()
+    with _torch.DispatchMode():
+        assert _torch.dispatch_modes_are_on()
+
+
+def test_saved_tensors_have_names() -> None:
+    """One for each that a node saved, as it was saved."""
+    x = torch.ones(2, requires_grad=True)
+    y = x.exp()
+    ((name, saved),) = _torch.saved_by_name(y.grad_fn)
+    assert name == "result"
+    assert torch.equal(saved, y)
+
+
+def test_modules_that_compile_themselves() -> None:
+    """`module.compile()` is known; nothing is compiled by asking."""
+    module = torch.nn.Linear(2, 2)
+    assert not _torch.compiles_itself(module)
+    module._compiled_call_impl = print
+    assert _torch.compiles_itself(module)
+
+
+def test_a_profile_is_a_tree_of_all_that_the_exact_tier_reads() -> None:
+    """Callers' lines, arguments, numbers of allocations, modules; sizes by number; one at a time."""
+    layer = torch.nn.Linear(3, 3)
+    assert not _torch.profiler_is_on()
+    with torch.autograd.profiler.profile(
+        use_kineto=True, record_shapes=True, profile_memory=True, with_stack=True
+    ) as profile:
+        assert _torch.profiler_is_on()
+        torch.ones(2, 3).reshape(3, 2)
+        layer(torch.ones(2, 3))
+    assert not _torch.profiler_is_on()
+
+    waiting, events = _torch.profiled_tree(profile), []
+    while waiting:
+        event = waiting.pop()
+        events.append(event)
+        waiting += event.children
+    by_kind = {
+        kind: [event for event in events if event.tag == kind]
+        for kind in _torch.EventKind.__members__.values()
+    }
+    operations = {event.name: event for event in by_kind[_torch.EventKind.TorchOp]}
+    (tensor, *_) = operations["aten::reshape"].extra_fields.inputs
+    given = {
+        event.extra_fields.allocation_id: event.extra_fields
+        for event in by_kind[_torch.EventKind.Allocation]
+        if event.extra_fields.alloc_size > 0
+    }
+    assert (tensor.sizes, tensor.strides) == ([2, 3], [3, 1])
+    assert given[tensor.allocation_id].alloc_size == 24
+    assert operations["aten::linear"].extra_fields.scope == _torch.EventScope.FUNCTION
+    calls = [event.extra_fields for event in by_kind[_torch.EventKind.PyCall]]
+    assert id(layer) in {call.module.self_ptr for call in calls if call.module is not None}
+    lines = {event.extra_fields.caller.line_number for event in by_kind[_torch.EventKind.PyCCall]}
+    assert len(lines) > 1
+    sizes = _torch.profiled_sizes(profile, frozenset(("aten::reshape",)))
+    assert sizes[operations["aten::reshape"].correlation_id][1] == [3, 2]
+    assert _torch.profiled_prefixes()
+
+
+def test_a_profile_without_results_is_an_error() -> None:
+    """And no empty tree."""
+    with pytest.raises(RuntimeError, match="no results"):
+        _torch.profiled_tree(torch.autograd.profiler.profile(enabled=False))

@@ -25,7 +25,7 @@ class Trace:
             metavar="LIMITS",
             default="",
             help="end with 1 where one is passed: hidden-copies=0,peak=1.2GiB "
-            "(also hidden-bytes, copied, allocated, growth, nodes)",
+            "(also hidden-bytes, copies, copied, allocated, growth, nodes)",
         )
         parser.add_argument(
             "--exact", action="store_true", help="use the profiler, and see inside of operations"

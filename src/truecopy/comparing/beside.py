@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from truecopy.errors import UsageError
+from truecopy.files.captures import about_of, compare_saved
 from truecopy.files.comparison import compare
 from truecopy.files.reading import read
 from truecopy.files.saved_records import SavedRecord, is_record, read_record
 
 
 def set_beside(a: Path, b: Path, *, rtol: float = 0.0, atol: float = 0.0) -> Any:
-    """Compare two checkpoints, or two records of one kind, whichever the files hold.
+    """Compare two checkpoints, two captures, or two records of one kind, whichever the files hold.
 
     Returns a record that knows whether it `is_clean`. Tolerances are for values: only checkpoints hold any.
     """
@@ -25,7 +26,10 @@ def set_beside(a: Path, b: Path, *, rtol: float = 0.0, atol: float = 0.0) -> Any
             way_out=f"Run `truecopy inspect --json` on {str(b if kinds[0] else a)!r} first",
         )
     if not kinds[0]:
-        return compare(read(a, check=True), read(b, check=True), rtol=rtol, atol=atol)
+        ours, theirs = read(a, check=True), read(b, check=True)
+        if about_of(ours) is not None and about_of(theirs) is not None:
+            return compare_saved(ours, theirs, rtol=rtol, atol=atol)
+        return compare(ours, theirs, rtol=rtol, atol=atol)
     known = frozenset(_COMPARED)
     left, right = read_record(a, known), read_record(b, known)
     if left.kind != right.kind:

@@ -89,7 +89,10 @@ def relate(a: Any, b: Any) -> Relation:
     >>> tc.relate(a, a.clone()).shares_memory
     False
     """
-    name_a, name_b = _two_names(a, b)
+    return _relate(a, b, *_two_names(a, b))
+
+
+def _relate(a: Any, b: Any, name_a: str, name_b: str) -> Relation:
     if a is b:
         return Relation("same", f"{name_a} and {name_b} are one object")
     side_a, side_b = side_of(a, name_a), side_of(b, name_b)
@@ -103,11 +106,16 @@ def assert_independent(a: Any, b: Any) -> None:
     Also raises where that cannot be told: what is not known is not promised. Allocates no tensor
     memory, returns nothing, and says nothing of gradient.
     """
-    relation = relate(a, b)
+    require_independent(a, b, *_two_names(a, b))
+
+
+def require_independent(a: Any, b: Any, name_a: str, name_b: str) -> None:
+    """`assert_independent` for who knows what the values are called."""
+    relation = _relate(a, b, name_a, name_b)
     if relation.kind == "disjoint":
         return
     if relation.kind == "same":
-        pair: tuple[str, str] | None = _two_names(a, b)
+        pair: tuple[str, str] | None = (name_a, name_b)
         got = "one object"
     else:
         first = relation.pairs[0] if relation.pairs else None

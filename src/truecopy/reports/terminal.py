@@ -152,6 +152,61 @@ def _comparison(record: Any, width: int) -> list[str]:
     ]  # fmt: skip
 
 
+def _capture_comparison(record: Any, width: int) -> list[str]:
+    first = record.differences[0] if record.differences else None
+    exact = record.rtol == 0 and record.atol == 0
+    how = "bit for bit" if exact else f"within rtol={record.rtol:g}, atol={record.atol:g}"
+    if first is None:
+        told = f"equal {how}, {_count(record.compared, 'tensor')} compared"
+    else:
+        told = f"the first to differ is {_name(first.path)} ({_difference(first)})"
+        told += f"; {len(record.differences):,} of {record.compared:,} differ"
+        told += f", up to {_name(record.last_alike)} they are equal" if record.last_alike else ""
+    for names, side in ((record.only_a, record.a), (record.only_b, record.b)):
+        if names:
+            told += f"; {len(names):,} only in {_name(side)}"
+    return [
+        f"{_name(record.a)} and {_name(record.b)}: {told}.",
+        *_section(
+            "Differences, in the order of the run:", record.differences,
+            lambda d: (d.what, _difference(d), d.path), width,
+        ),
+        *_section(f"Only in {_name(record.a)}:", record.only_a, lambda path: (path,), width),
+        *_section(f"Only in {_name(record.b)}:", record.only_b, lambda path: (path,), width),
+    ]  # fmt: skip
+
+
+def _capture(record: Any, width: int) -> list[str]:
+    leaves = [leaf for value in record.values for leaf in value.leaves]
+    elsewhere: dict[str, int] = {}
+    for leaf in leaves:
+        if leaf.how not in ("memory", "function"):
+            elsewhere[leaf.how] = elsewhere.get(leaf.how, 0) + 1
+    first = (
+        f"{_name(record.model)}: {_count(len(record.values), 'value')} captured in "
+        f"{size(record.held_bytes)}, where a clone of each takes {size(record.cloned_bytes)}"
+    )
+    if elsewhere:
+        first += "; kept as " + ", ".join(f"{how}: {n:,}" for how, n in elsewhere.items())
+    if record.budget_bytes is not None:
+        first += f"; the budget is {size(record.budget_bytes)}"
+    first += "." if record.ended == "completed" else f"; {_name(record.ended)}."
+
+    def cells(value: Any) -> tuple[str, ...]:
+        nbytes = sum(leaf.nbytes for leaf in value.leaves)
+        told = [f"{leaf.dtype} {_shape(leaf.shape)}" for leaf in value.leaves[:2]]
+        return (size(nbytes), ", ".join(told), value.name)
+
+    return [
+        first,
+        *_section("In the order of the run:", record.values, cells, width),
+        *_section(
+            "Not seen, or seen differently:", record.unseen,
+            lambda u: (f"{u[1]:,}", u[0]), width,
+        ),
+    ]  # fmt: skip
+
+
 def _difference(difference: Any) -> str:
     if difference.elements is None:
         return f"{difference.a} -> {difference.b}"
@@ -257,6 +312,8 @@ _REPORTS: dict[str, Callable[[Any, int], list[str]]] = {
     "inspection": _inspection,
     "compaction": _compaction,
     "comparison": _comparison,
+    "capture": _capture,
+    "capture comparison": _capture_comparison,
     "aliases": _aliases,
     "plan": _plan,
     "trace": _trace,

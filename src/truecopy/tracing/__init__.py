@@ -13,4 +13,8 @@ the moment when they happen. What goes out: a `TraceRecord`, plain data that rep
     encoding    facts as JSON-able data and back
     record      the record of a trace
     comparison  two of them: what got better and worse, by line
+    limits      limits that a run must keep, and what passes them
+    expecting   the same for a block of code: the lines that broke a limit
+    watched     memory that is watched: who comes near it, and what changed in it unseen
+    watching    who writes into it, told before it is done
 """

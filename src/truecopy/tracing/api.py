@@ -15,6 +15,7 @@ from truecopy.errors import UsageError
 from truecopy.structure.naming import caller_frame
 from truecopy.tracing.blind import Blind
 from truecopy.tracing.building import Observed, record_of
+from truecopy.tracing.exact.run import ExactRun
 from truecopy.tracing.facts import Copy, Event, Line, Peak, Survivor
 from truecopy.tracing.ledger import Ledger
 from truecopy.tracing.record import TraceRecord
@@ -33,6 +34,10 @@ def trace(*, exact: bool = False) -> Trace:
     same random numbers, hooks, compiled functions and exceptions; it runs slower. Allocates no tensor
     memory, returns and keeps none, gradient flows as before, does not synchronize. It sees the
     thread that opens it; what it cannot see is counted in the record.
+
+    `exact=True` lets torch's profiler write the run down instead, and reads its notes when the block is
+    over: copies and scratch memory inside of operations are seen, and the peak is the allocator's own, to
+    the byte. It costs what the profiler costs. Raises UsageError where a profiler is on already.
 
     >>> import torch, truecopy as tc
     >>> x = torch.zeros(64, 96)
@@ -57,13 +62,10 @@ class Trace:
     def __init__(
         self, name: str = "", opener: CodeType | None = None, *, exact: bool = False
     ) -> None:
-        if exact:
-            raise UsageError(
-                "the exact tier is not there yet",
-                way_out="Leave out exact= for the default tier",
-            )
         self._name = name
+        self._exact = ExactRun() if exact else None
         self._opener = opener
+        self._was_entered = self._is_open = False
         self._ledger: Ledger | None = None
         self._stream: Stream | None = None
         self._blind: Blind | None = None
@@ -71,12 +73,17 @@ class Trace:
         self._record: TraceRecord | None = None
 
     def __enter__(self) -> Trace:
-        if self._ledger is not None:
+        if self._was_entered:
             raise UsageError("this trace was used already", way_out="Make another with tc.trace()")
+        self._was_entered = True
         frame = caller_frame()
         if frame is not None and not self._name:
             self._name = f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno}"
             self._opener = frame.f_code
+        if self._exact is not None:
+            self._exact.open()
+            self._is_open = True
+            return self
         ledger = self._ledger = Ledger(self._opener)
         self._blind = Blind()
         self._stream = Stream(ledger)
@@ -91,24 +98,33 @@ class Trace:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        ended = "completed" if kind is None else f"raised {kind.__name__}"
+        if kind is not None and issubclass(kind, SystemExit) and not getattr(error, "code", None):
+            ended = "completed"
+        if self._exact is not None:
+            self._is_open = False
+            try:
+                self._observed = self._exact.close(self._name, self._opener, ended)
+            except UsageError:
+                if kind is None:  # what the program raised goes before what we could not see
+                    raise
+            return
         assert self._ledger is not None, "it was entered"
         assert self._stream is not None, "it was entered"
         assert self._blind is not None, "it was entered"
         self._stream.__exit__(kind, error, traceback)
         self._blind.close()
         self._ledger.close()
-        ended = "completed" if kind is None else f"raised {kind.__name__}"
-        if kind is not None and issubclass(kind, SystemExit) and not getattr(error, "code", None):
-            ended = "completed"
         self._observed = self._look(ended)
         self._ledger.memory.close()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """Trace each call of a function. The last one is `function.trace`."""
+        exact = self._exact is not None
 
         @functools.wraps(function)
         def traced(*args: P.args, **kwargs: P.kwargs) -> R:
-            with Trace(function.__qualname__, function.__code__) as run:
+            with Trace(function.__qualname__, function.__code__, exact=exact) as run:
                 traced.trace = run  # type: ignore[attr-defined]
                 return function(*args, **kwargs)
 
@@ -117,6 +133,10 @@ class Trace:
     @contextmanager
     def step(self) -> Iterator[None]:
         """Mark one iteration, for a loop that is not found by itself."""
+        if self._exact is not None:
+            with self._exact.step():
+                yield
+            return
         rounds = self._running().rounds
         rounds.pass_by(MARKED, "begin", self._running().events)
         try:
@@ -130,6 +150,11 @@ class Trace:
         if self._record is not None:
             return self._record
         if self._observed is None:
+            if self._is_open:
+                raise UsageError(
+                    "the exact tier tells when the block is over",
+                    way_out="Ask behind it, or leave out exact=",
+                )
             self._running()
             with _torch.disable_torch_function(), _torch.no_modes():
                 return record_of(self._look("is running"))

@@ -27,11 +27,17 @@ class Blind:
         self.threads.close()
         self.workers.close()
 
+    def started(self) -> list[tuple[str, int, str]]:
+        """What the program has started: kind, how many, and what that means."""
+        return [
+            ("other threads", self.threads.count, "a trace is of the thread that it was opened in"),
+            ("other processes", self.workers.count, "what they send arrives as adopted memory"),
+        ]
+
     def unseen(self, ledger: Ledger) -> tuple[Unseen, ...]:
         """What a run did that the trace of it knows nothing of."""
         rows = (
-            ("other threads", self.threads.count, "a trace is of the thread that it was opened in"),
-            ("other processes", self.workers.count, "what they send arrives as adopted memory"),
+            *self.started(),
             (
                 "compiled regions", ledger.stream.regions.count,
                 "run as compiled: what kernels made by the compiler do is not told, nor their lines",

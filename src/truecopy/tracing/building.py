@@ -54,6 +54,7 @@ class Observed:
     held: Sequence[Held]  # who holds what survived
     nodes: dict[int, int]  # event -> nodes that it made and that are alive
     unseen: tuple[Unseen, ...]
+    tier: str = "modes"
 
 
 def record_of(run: Observed) -> TraceRecord:
@@ -76,7 +77,7 @@ class _Building:
         iterations = self._iterations()
         return TraceRecord(
             name=self.run.name,
-            tier="modes",
+            tier=self.run.tier,
             ended=self.run.ended,
             totals=self._totals(),
             peak=self._peak(events, iterations),
@@ -94,8 +95,10 @@ class _Building:
 
     def site(self, line: LineOfCode | None) -> Site | None:
         """The place of a line, or None for what has none."""
-        if line is None or line.code is None:
+        if line is None:
             return None
+        if line.code is None:
+            return line.site
         found = self.sites.get(id(line))
         if found is None:
             found = self.sites[id(line)] = sites.resolve((line.code, line.offset))
@@ -125,6 +128,7 @@ class _Building:
             raised=ledger.raised,
             seconds=(ledger.stopped - ledger.started) / 1e9,
             own_bytes=own_bytes(ledger),
+            copies=ledger.copying.count,
         )
 
     def _peak(self, events: tuple[Event, ...], iterations: tuple[Iteration, ...]) -> Peak:
@@ -147,6 +151,7 @@ class _Building:
             row[0] += block.nbytes
             row[1] += 1
         lines = {id(block.line): block.line for block in self.at_peak}
+        nowhere = sum(block.nbytes for block in self.at_peak if block.line is self.ledger.nowhere)
         merged: dict[Any, Owner] = {}
         for (line, path, owner, node), (nbytes, count) in owners.items():
             site_of = self.site(lines[line])
@@ -169,6 +174,7 @@ class _Building:
             phase=at.phase if at else PHASES[0],
             iteration=iteration,
             temporary_bytes=temporary,
+            unattributed_bytes=nowhere if self.run.tier == "profiler" else 0,
             owners=tuple(
                 sorted(
                     (owner for owner in merged.values() if owner.nbytes),
@@ -227,6 +233,7 @@ class _Building:
             hidden_bytes=sum(line.hidden_bytes for line in lines),
             peak_bytes=sum(at_peak[id(line)] for line in lines),
             raised=sum(line.raised for line in lines),
+            copies=sum(line.copies for line in lines),
         )
 
     # --- findings ---------------------------------------------------------------------------------

@@ -44,6 +44,10 @@ class Churning:
 
 
 FEWEST = 3
+"""Times that a line allocates the same bytes, to be told of."""
+
+LEAST = 1024
+"""Bytes that are worth it."""
 
 
 def note(memory: Storages, current: Current, args: tuple[Any, ...], result: Any) -> None:

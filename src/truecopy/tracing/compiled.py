@@ -7,7 +7,7 @@ import importlib.machinery
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from types import FrameType, ModuleType
+from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 from truecopy import _torch
@@ -56,7 +56,7 @@ class CompiledRegions:
         def switch(callback: Any) -> Any:
             before = original(callback)
             if threading.get_ident() == self._thread:
-                self._pass(sys._getframe(1))
+                self._pass(_caller(switch.__code__))
             return before
 
         _torch.leave_to_python(switch)
@@ -79,6 +79,15 @@ class CompiledRegions:
             self._inside.remove(id(frame))
             if not self._inside:
                 self._leave()
+
+
+def _caller(switch: CodeType) -> FrameType:
+    """The frame that called the outermost of our switches: streams nest, and so do they."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is switch:
+        frame = frame.f_back
+    assert frame is not None, "somebody called"
+    return frame
 
 
 def _is_loading(module: ModuleType) -> bool:

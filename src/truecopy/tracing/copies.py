@@ -40,13 +40,13 @@ class Written:
 
     nbytes: int
     read_bytes: int
-    source: Tensor | None
+    source: Any  # a tensor, or what was recorded of one; None where it is not known
 
 
 def written_by(operation: Operation, args: tuple[Any, ...], result: Any) -> Written:
     """How much a copying operation wrote, and from what."""
     if operation.base in ("copy_", "_foreach_copy_"):
-        return _into(args[0], args[1])
+        return into(args[0], args[1])
     source = args[0] if args and isinstance(args[0], Tensor) else None
     if isinstance(result, Tensor):
         nbytes = _dense(result)
@@ -58,17 +58,18 @@ def written_by(operation: Operation, args: tuple[Any, ...], result: Any) -> Writ
     return Written(nbytes, nbytes, None)
 
 
-def _into(target: Any, source: Any) -> Written:
-    if isinstance(target, Tensor):
+def into(target: Any, source: Any) -> Written:
+    """How much was written into a tensor, or into each of a list."""
+    if not isinstance(target, (list, tuple)):
         return Written(_dense(target), _reach(source), source)
     return Written(sum(map(_dense, target)), sum(map(_reach, source)), None)
 
 
-def _dense(tensor: Tensor) -> int:
-    return tensor.numel() * tensor.element_size()
+def _dense(tensor: Any) -> int:
+    return int(tensor.numel() * tensor.element_size())
 
 
-def _reach(tensor: Tensor) -> int:
+def _reach(tensor: Any) -> int:
     """Bytes that a tensor has in memory, each once."""
     try:
         strides = tensor.stride()
@@ -86,12 +87,12 @@ def is_hidden(operation: Operation, call: str, written: Written, result: Any) ->
     if operation.base not in HIDING or call in ASKED or written.nbytes == 0:
         return False
     source = written.source
-    if source is None or not isinstance(result, Tensor):
+    if source is None or isinstance(result, (list, tuple)):
         return False
     if written.nbytes <= SMALL and (call not in CONVERTING or source.dim() == 0):
         return False
     # To move to another device is to copy, and is asked for by name.
-    return source.device == result.device
+    return bool(source.device == result.device)
 
 
 CONVERTING = frozenset((
@@ -107,8 +108,11 @@ VIEWING = frozenset(("reshape", "flatten", "ravel", "unflatten", "reshape_as"))
 UNKNOWN_SHAPE = "..."
 
 
-def explain(operation: Operation, call: str, source: Tensor, result: Tensor) -> tuple[str, str]:
-    """Why a hidden copy was made, and the cheapest change that avoids it."""
+def explain(operation: Operation, call: str, source: Any, result: Any) -> tuple[str, str]:
+    """Why a hidden copy was made, and the cheapest change that avoids it.
+
+    Of tensors, or of what was recorded of them.
+    """
     if source.is_conj() or source.is_neg():
         bit = "conjugation" if source.is_conj() else "negation"
         return (

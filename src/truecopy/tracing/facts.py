@@ -64,6 +64,7 @@ class Totals:
     raised: int  # events that ended in an exception
     seconds: float
     own_bytes: int  # what the trace itself held when it ended
+    copies: int = 0  # operations that copied bytes, asked for or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,7 @@ class Line:
     hidden_bytes: int
     peak_bytes: int  # of what this line had allocated, alive at the peak of the run
     raised: int
+    copies: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from truecopy.tracing.copies import (
     CONVERTING,
     SMALL,
     UNKNOWN_SHAPE,
+    Written,
     explain,
     is_hidden,
     written_by,
@@ -51,6 +52,7 @@ class Copying:
         self._current = current
         self._last: HiddenCopy | None = None
         self.hidden: dict[Any, HiddenCopy] = {}
+        self.count = 0  # copies of every kind
         self.hidden_count = 0
         self.again: dict[int, tuple[LineOfCode, str, int, int]] = {}  # copies of copies, by line
 
@@ -58,8 +60,7 @@ class Copying:
         """A copying operation has run."""
         current = self._current
         written = written_by(operation, args, result)
-        current.written += written.nbytes
-        current.read += written.read_bytes
+        self.note(written)
         source = written.source
         if source is None or not isinstance(result, Tensor):
             return
@@ -67,6 +68,20 @@ class Copying:
         call = current.call
         if not is_hidden(operation, call, written, result):
             return
+        self.hide(operation, call, written, result)
+
+    def note(self, written: Written) -> None:
+        """Bytes were written by copying."""
+        current = self._current
+        current.written += written.nbytes
+        current.read += written.read_bytes
+        if written.nbytes:
+            self.count += 1
+            current.line.copies += 1
+
+    def hide(self, operation: Operation, call: str, written: Written, result: Any) -> HiddenCopy:
+        """Note a hidden copy."""
+        current, source = self._current, written.source
         key: tuple[Any, ...] = (
             id(current.line), call, operation.base, source.shape, source.stride(), source.dtype,
             result.dtype, current.phase,
@@ -86,6 +101,7 @@ class Copying:
         current.line.hidden += 1
         self.hidden_count += 1
         self._last = found
+        return found
 
     def viewed_as(self, shape: Any) -> None:
         """What was just copied is viewed in the shape that it had to be copied for."""
@@ -101,6 +117,8 @@ class Copying:
                     continue
                 block = self._memory.find(tensor)
                 if block is not None:
+                    self.count += 1
+                    self._current.line.copies += 1
                     self._current.written += block.nbytes
                     self._current.read += block.nbytes
                     if block.origin == "lazy":

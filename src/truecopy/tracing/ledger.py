@@ -25,7 +25,7 @@ from truecopy.tracing.habits import HABITUAL, Habits
 from truecopy.tracing.hiding import Copying
 from truecopy.tracing.lines import BACKWARD, FORWARD, OPTIMIZER, RECOMPUTE, Current, LineOfCode
 from truecopy.tracing.nodes import ACCUMULATOR, Nodes
-from truecopy.tracing.operations import Operation, Slot, tensors_in
+from truecopy.tracing.operations import Operation, tensors_in
 from truecopy.tracing.ownership import Ownership
 from truecopy.tracing.record import MOST_EVENTS
 from truecopy.tracing.rounds import STRONG, WEAK, Rounds
@@ -35,6 +35,9 @@ from truecopy.tracing.timeline import Timeline
 
 BACKWARDS = {torch.Tensor.backward, torch.autograd.backward, torch.autograd.grad}
 """Calls inside of which operations are of a backward pass, each an event of its own."""
+
+_SET_DATA = torch.Tensor.data.__set__  # type: ignore[attr-defined]
+_DEEPCOPY = torch.Tensor.__deepcopy__
 
 MAKERS = frozenset((
     "from_numpy", "frombuffer", "from_dlpack", "asarray", "as_tensor", "tensor", "from_file",
@@ -62,12 +65,12 @@ def _is_among(output: Tensor, args: Args, kwargs: Kwargs) -> bool:
 class Ledger(Observer):
     """What a run did with memory, so far."""
 
-    def __init__(self, opener: CodeType | None = None) -> None:
+    def __init__(self, opener: CodeType | None = None, memory: Storages | None = None) -> None:
         self.opener = opener  # the code that opened the trace: its lines tell of loops
         self.nowhere = LineOfCode(None, 0)
         self.lines: dict[tuple[int, int], LineOfCode] = {}
         self.current = Current(self.nowhere)
-        self.memory = Storages()
+        self.memory = Storages() if memory is None else memory
         self.nodes = Nodes()
         self.rounds = Rounds(self.memory)
         self.timeline = Timeline(self.memory)
@@ -115,6 +118,8 @@ class Ledger(Observer):
         self._open_event(function)
         if function in BACKWARDS:
             self._begin_backward(line)
+        elif function is _DEEPCOPY:
+            self.memory.meet(args[0], storages.INPUT)
         elif line.code is self.opener:
             self.rounds.pass_by(WEAK, line, current.index)
         current.start = time.perf_counter_ns()
@@ -128,10 +133,12 @@ class Ledger(Observer):
             return
         self._calling = False
         if error is not None:
-            self._close_event((), -1, stop, type(error).__name__)
+            self.close_event((), -1, stop, type(error).__name__)
             return
         current = self.current
-        made = self.nodes.made_by(current.line, current.index)
+        made = _torch.next_node_number() - self.nodes.next
+        if made:
+            made = self.nodes.made_by(current.line, current.index)
         storage = -1
         if isinstance(result, Tensor):
             origin, storage = self._origin(args, kwargs, result)
@@ -148,15 +155,18 @@ class Ledger(Observer):
                 storage = told[0][1]
                 if made:
                     self.owners.saved_by(outputs[0], made)
+        elif function == _SET_DATA:
+            current.touched.append(("self", "replaced"))
+            origins = ()
         else:
             return  # it tells something, and does nothing
         if current.born:
             self.owners.outlive(result)
-            if len(current.born) == 1:
+            if len(current.born) == 1 and current.born[0].most >= churn.LEAST:
                 churn.note(self.memory, current, args, result)
         if function in HABITUAL:
             self.habits.call(function, args, result)
-        self._close_event(origins, storage, stop)
+        self.close_event(origins, storage, stop)
 
     def _origin(self, args: Args, kwargs: Kwargs, output: Tensor) -> tuple[str, int]:
         """Origin of one output of the event, and the number of its storage."""
@@ -194,7 +204,7 @@ class Ledger(Observer):
         current.clear()
         self._calling, self._backward = False, None
         events, self.events, current.index = self.events, index, index
-        self._close_event((), -1, stop, "" if error is None else type(error).__name__)
+        self.close_event((), -1, stop, "" if error is None else type(error).__name__)
         self.events = events
 
     def outermost(self, module: nn.Module) -> None:
@@ -211,8 +221,12 @@ class Ledger(Observer):
     def before(self, operation: Operation, args: Args, kwargs: Kwargs) -> None:
         if (not self._calling or self._backward is not None) and not operation.is_silent:
             self._begin_operation(operation)
-        if self.memory.lazy and operation.written:
-            self.copying.materialized(operation, args, kwargs)
+        if operation.written or operation.reshaped:
+            for slot in operation.written or operation.reshaped:
+                for tensor in slot.tensors(args, kwargs):
+                    self.memory.meet(tensor, storages.INPUT)
+            if self.memory.lazy:
+                self.copying.materialized(operation, args, kwargs)
 
     def after(
         self,
@@ -231,10 +245,15 @@ class Ledger(Observer):
         base = operation.base
         if base == "lift_fresh":
             self._came_out(args[0])
+        if error is None and (operation.written or operation.reshaped):
+            self._effects(operation, args, kwargs)
         owner = storages.OPTIMIZER_STATE if current.phase == OPTIMIZER else storages.INPUT
         for given in args:
             if isinstance(given, Tensor):
-                memory.meet(given, owner)
+                if current.function is _DEEPCOPY:
+                    self._came_out(given)  # it makes storages without an operation
+                else:
+                    memory.meet(given, owner)
             elif type(given) is list:
                 for one in given:
                     if isinstance(one, Tensor):
@@ -243,11 +262,6 @@ class Ledger(Observer):
             for one in tensors_in(kwargs):
                 memory.meet(one, owner)
         if error is None:
-            if operation.written:
-                self._effects(operation.writes(args), args, kwargs, "mutated")
-            elif operation.reshaped:
-                told = "replaced" if base == "set_" else ""
-                self._effects(operation.reshaped, args, kwargs, told)
             if isinstance(result, Tensor):
                 self._came_out(result)
             elif result is not None:
@@ -282,9 +296,12 @@ class Ledger(Observer):
                 current.allocated += block.nbytes
         return block
 
-    def _effects(self, slots: tuple[Slot, ...], args: Args, kwargs: Kwargs, effect: str) -> None:
+    def _effects(self, operation: Operation, args: Args, kwargs: Kwargs) -> None:
         memory, current = self.memory, self.current
-        for slot in slots:
+        effect = "mutated" if operation.written else ""
+        if operation.base == "set_":
+            current.touched.append(("self", "replaced"))
+        for slot in operation.writes(args) or operation.reshaped:
             for tensor in slot.tensors(args, kwargs):
                 block = memory.find(tensor)
                 if block is None:
@@ -323,14 +340,16 @@ class Ledger(Observer):
     def _in_python(self, frame: FrameType) -> None:
         """Python runs inside of a backward pass: a function of the user, a hook, or a checkpoint."""
         inner: FrameType | None = frame
-        user = None
+        user, checkpoint = None, False
         while inner is not None and inner.f_code is not _torch.BACKWARD_ENGINE:
             kind = sites.kind_of_code(inner.f_code)
             if kind == sites.USER and user is None:
                 user = inner
             if kind == sites.CHECKPOINT:
-                self.current.phase = RECOMPUTE
+                checkpoint = True
             inner = inner.f_back
+        if user is not None and checkpoint:
+            self.current.phase = RECOMPUTE
         if user is None and self._backward is None:
             user = sites.user_frame(inner)
         if user is not None:
@@ -344,7 +363,7 @@ class Ledger(Observer):
         if current.node == ACCUMULATOR and args:
             self.owners.accumulate(args[0], result)
         if error is not None:
-            self._close_event((), -1, stop, type(error).__name__)
+            self.close_event((), -1, stop, type(error).__name__)
             return
         told = [self._origin(args, kwargs, output) for output in tensors_in(result)]
         if current.function.base == "lift_fresh":
@@ -352,7 +371,7 @@ class Ledger(Observer):
         if current.born and current.phase != BACKWARD:
             self.owners.outlive(result)
         storage = told[0][1] if told else -1
-        self._close_event(tuple(origin for origin, _ in told), storage, stop)
+        self.close_event(tuple(origin for origin, _ in told), storage, stop)
 
     # --- events -----------------------------------------------------------------------------------
 
@@ -374,7 +393,7 @@ class Ledger(Observer):
         current.node, current.forward = "", None
         current.clear()
 
-    def _close_event(
+    def close_event(
         self, origins: tuple[str, ...], storage: int, stop: int, raised: str = ""
     ) -> None:
         """An event is over: count it by line, and keep it while there is room."""

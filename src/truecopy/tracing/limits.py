@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,10 +15,12 @@ _UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12} | {
 }  # fmt: skip
 _AMOUNT = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-zA-Z]*)\s*")
 
-NAMES = ("hidden-copies", "hidden-bytes", "copied", "allocated", "peak", "growth", "nodes")
+NAMES = (
+    "hidden-copies", "hidden-bytes", "copies", "copied", "allocated", "peak", "growth", "nodes",
+)  # fmt: skip
 """What can be limited: a number of copies, bytes, bytes left behind in each iteration, nodes likewise."""
 
-_COUNTS = ("hidden-copies", "nodes")
+_COUNTS = ("hidden-copies", "copies", "nodes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,7 @@ def passed(record: TraceRecord, limits: Mapping[str, int]) -> list[Passed]:
     got = {
         "hidden-copies": record.totals.hidden_copies,
         "hidden-bytes": record.totals.hidden_bytes,
+        "copies": record.totals.copies,
         "copied": record.totals.copied_bytes,
         "allocated": record.totals.allocated_bytes,
         "peak": record.peak.nbytes,
@@ -71,4 +75,4 @@ def passed(record: TraceRecord, limits: Mapping[str, int]) -> list[Passed]:
 
 
 def _growth(record: TraceRecord, what: str) -> int:
-    return int(sum(one.per_iteration for one in record.survivors if one.what == what))
+    return math.ceil(sum(one.per_iteration for one in record.survivors if one.what == what))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import CodeType
 from typing import Any
 
-from truecopy.tracing.facts import PHASES
+from truecopy.tracing.facts import PHASES, Site
 from truecopy.tracing.storages import Block
 
 FORWARD, BACKWARD, RECOMPUTE, OPTIMIZER = range(len(PHASES))
@@ -15,15 +15,18 @@ class LineOfCode:
     """All that one place in the source did."""
 
     __slots__ = (
-        "allocated", "calls", "churn", "code", "copied", "effects", "events", "hidden", "hidden_bytes",
-        "last_path", "offset", "operations", "origins", "paths", "phases", "raised", "read",
+        "allocated", "calls", "churn", "code", "copied", "copies", "effects", "events", "hidden",
+        "hidden_bytes", "last_path", "offset", "operations", "origins", "paths", "phases", "raised", "read",
+        "site",
     )  # fmt: skip
 
-    def __init__(self, code: CodeType | None, offset: int) -> None:
+    def __init__(self, code: CodeType | None, offset: int, site: Site | None = None) -> None:
         self.code = code
         self.offset = offset
+        self.site = site  # where it is known by name already
         self.events = self.operations = self.raised = 0
         self.allocated = self.copied = self.read = self.hidden = self.hidden_bytes = 0
+        self.copies = 0  # operations that copied
         self.calls: dict[Any, int] = {}  # functions and operations, or names
         self.origins: dict[str, int] = {}
         self.effects: dict[str, int] = {}

@@ -15,67 +15,103 @@ from torch import nn
 
 from truecopy import _torch
 
+Run = Callable[..., Any]
+Around = Callable[[Any, tuple[Any, ...], dict[str, Any], Callable[[], Any]], Any]
+"""Runs a call of a module: from the module, its arguments, and what runs it."""
+
+_watching: tuple[tuple[int, Any], ...] = ()  # threads, and who looks there, the outermost first
+_lock = threading.Lock()
+_original: Run = nn.Module.__call__
+
+
+def _called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+    """Stands in the place of `nn.Module.__call__` while anybody looks, on any thread."""
+    run, thread = _original, threading.get_ident()
+    for of, call in _watching:
+        if of == thread:
+            run = _inside(call, run)
+    return run(module, *args, **kwargs)
+
+
+def _inside(call: Any, run: Run) -> Run:
+    return lambda module, *args, **kwargs: call(run, module, args, kwargs)
+
+
+for _function in (_called, _inside):
+    _torch.leave_to_python(_function)
+
+
+def _watch(thread: int, call: Any) -> None:
+    """Let somebody be called around each call of a module."""
+    global _watching  # noqa: PLW0603 - one place of the process, whoever looks
+    with _lock:
+        _watching = (*_watching, (thread, call))
+        _take_place()
+
+
+def _unwatch(thread: int, call: Any) -> None:
+    """The last one gives the place back, in whatever order they end."""
+    global _watching  # noqa: PLW0603
+    with _lock:
+        _watching = tuple(one for one in _watching if one != (thread, call))
+        if not _watching:
+            _give_place()
+
+
+def _take_place() -> None:
+    global _original  # noqa: PLW0603
+    if _watching and nn.Module.__call__ is not _called:
+        _original = nn.Module.__call__
+        nn.Module.__call__ = _called  # type: ignore[method-assign]
+
+
+def _give_place() -> None:
+    if nn.Module.__call__ is _called:
+        nn.Module.__call__ = _original  # type: ignore[method-assign]
+
 
 class ModuleStack:
     """The modules that run on the thread that made it, the outermost first."""
 
-    def __init__(
-        self,
-        outermost: Callable[[Any], None] | None,
-        around: Callable[[Callable[[], Any]], Any],
-    ) -> None:
-        """`outermost` is told of modules that no other called; `around` runs those with a fast path."""
+    def __init__(self, outermost: Callable[[Any], None] | None, around: Around) -> None:
+        """`outermost` is told of modules that no other called; `around` runs each call, in its place."""
         self.modules: list[Any] = []
         self.paths: list[str] = []
         self.path = ""  # of the innermost: "layers.0.attn"; of the outermost its class; "" outside
         self._known: dict[int, tuple[Any, str]] = {}  # by identity: weak reference, path
         self._thread = threading.get_ident()
-        self._original: Any = None
-        self._wrapper: Any = None
         self._outermost = outermost
         self._around = around
 
     def open(self) -> None:
         """Begin to look."""
-        original = self._original = nn.Module.__call__
-
-        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            if threading.get_ident() != self._thread:
-                return original(module, *args, **kwargs)
-            before = self.path
-            if not self.modules and self._outermost is not None:
-                self._outermost(module)
-            self.modules.append(module)
-            path = self.path = self._path(module)
-            self.paths.append(path)
-            try:
-                if isinstance(module, FAST):
-                    return self._around(lambda: original(module, *args, **kwargs))
-                return original(module, *args, **kwargs)
-            finally:
-                self.modules.pop()
-                self.paths.pop()
-                self.path = before
-
-        _torch.leave_to_python(call)
-        self._wrapper = nn.Module.__call__ = call  # type: ignore[method-assign]
+        _watch(self._thread, self._call)
 
     def close(self) -> None:
         """Look no more."""
-        self.step_aside()
-        self._thread = (
-            0  # where the method was wrapped again in between, ours stays, and does nothing
-        )
+        _unwatch(self._thread, self._call)
 
     def step_aside(self) -> None:
         """Leave the method as it was, for the compiler to find."""
-        if nn.Module.__call__ is self._wrapper:
-            nn.Module.__call__ = self._original  # type: ignore[method-assign]
+        _give_place()
 
     def step_back(self) -> None:
         """Look again."""
-        if nn.Module.__call__ is self._original:
-            nn.Module.__call__ = self._wrapper  # type: ignore[method-assign]
+        _take_place()
+
+    def _call(self, run: Run, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        before = self.path
+        if not self.modules and self._outermost is not None:
+            self._outermost(module)
+        self.modules.append(module)
+        path = self.path = self._path(module)
+        self.paths.append(path)
+        try:
+            return self._around(module, args, kwargs, lambda: run(module, *args, **kwargs))
+        finally:
+            self.modules.pop()
+            self.paths.pop()
+            self.path = before
 
     def _path(self, module: nn.Module) -> str:
         known = self._known.get(id(module))

@@ -19,8 +19,8 @@ ACCUMULATOR = "torch::autograd::AccumulateGrad"
 class Nodes:
     """The lines of all nodes that were made while the run was looked at."""
 
-    def __init__(self) -> None:
-        self.next = _torch.next_node_number()
+    def __init__(self, first: int | None = None) -> None:
+        self.next = _torch.next_node_number() if first is None else first
         self._starts = array("q", [self.next])
         self._lines = array("l", [-1])
         self._events = array("q", [-1])
@@ -32,15 +32,31 @@ class Nodes:
         now = _torch.next_node_number()
         made = now - self.next
         if made > 0:
-            place = self._places.get(id(line))
-            if place is None:
-                place = self._places[id(line)] = len(self._known)
-                self._known.append(line)
             self._starts.append(self.next)
-            self._lines.append(place)
+            self._lines.append(self._place(line))
             self._events.append(event)
             self.next = now
         return made
+
+    def note(self, number: int, line: Any, event: int) -> None:
+        """A call may make the node of this number; one that makes none leaves it to the next."""
+        last = self._starts[-1]
+        if number < last:
+            return  # of another thread, which counts for itself
+        if number == last and len(self._starts) > 1:
+            self._lines[-1], self._events[-1] = self._place(line), event
+            return
+        self._starts.append(number)
+        self._lines.append(self._place(line))
+        self._events.append(event)
+        self.next = number + 1
+
+    def _place(self, line: Any) -> int:
+        place = self._places.get(id(line))
+        if place is None:
+            place = self._places[id(line)] = len(self._known)
+            self._known.append(line)
+        return place
 
     @property
     def nbytes(self) -> int:

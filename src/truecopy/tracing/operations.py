@@ -46,7 +46,7 @@ class Operation:
     base: str  # "add"
     slots: tuple[Slot, ...]
     written: tuple[Slot, ...]
-    switch: int = -1  # place of the flag without which nothing is written, if there is one
+    keeps_statistics: bool = False  # in training alone
     may_alias: bool = True  # an output may lie on the memory of an argument, as the schema says
     reshaped: tuple[Slot, ...] = ()  # arguments whose shape, or storage, is changed in place
     is_silent: bool = False  # it marks a stretch of time for a profiler, and does nothing else
@@ -54,7 +54,9 @@ class Operation:
 
     def writes(self, args: tuple[Any, ...]) -> tuple[Slot, ...]:
         """The arguments that a call writes."""
-        return self.written if self.switch < 0 or args[self.switch] else ()
+        if not self.keeps_statistics or _changes_statistics(self.base, args):
+            return self.written
+        return tuple(slot for slot in self.written if slot.name not in STATISTICS)
 
     def tensors(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[Tensor]:
         """Every tensor that a call passes."""
@@ -65,34 +67,50 @@ class Operation:
             yield from slot.tensors(args, kwargs)
 
 
-_known: dict[Any, Operation] = {}
+KNOWN: dict[int, Operation] = {}
+"""By identity of the overload, which its operation keeps: overloads are hashed in Python, and slowly."""
 
 
 def operation_of(function: Any) -> Operation:
     """The operation that torch dispatches as `function`. Looked up once."""
-    found = _known.get(function)
+    found = KNOWN.get(id(function))
     if found is None:
-        found = _known[function] = _look(function)
+        found = KNOWN[id(function)] = _look(function)
     return found
 
 
-UNDECLARED = {
-    "aten::native_batch_norm": ("training", ("running_mean", "running_var")),
+STATISTICS = ("running_mean", "running_var")
+"""Arguments that `native_batch_norm` writes in training, though its schema says no such thing. Those of
+its kin say so, and are not written in evaluation."""
+
+_KEEPERS: dict[str, tuple[int, int]] = {
+    "native_batch_norm": (5, 6),
+    "_native_batch_norm_legit": (5, 6),
+    "_batch_norm_with_update": (-1, 5),
 }
-"""Arguments that operations write, where a flag is on, though their schemas say no such thing."""
+"""Operations that keep statistics: where the flag for training stands, if there is one, and the momentum."""
+
+
+def _changes_statistics(base: str, args: tuple[Any, ...]) -> bool:
+    """Whether a batch norm moves its statistics: in training, with a momentum, and with any input."""
+    training, momentum = _KEEPERS[base]
+    is_training = training < 0 or bool(args[training])
+    return is_training and args[momentum] != 0 and args[0].numel() > 0
 
 
 def _look(function: Any) -> Operation:
     if not isinstance(function, _torch.OpOverload):
         return Operation(function, str(function), str(function), (), (), has_schema=False)
     schema = _torch.schema_of(function)
-    flag, undeclared = UNDECLARED.get(schema.name, ("", ()))
-    slots, place, switch = [], 0, -1
+    base = schema.name.rpartition("::")[2]
+    arguments = {argument.name for argument in schema.arguments}
+    keeps = base in _KEEPERS and arguments >= set(STATISTICS)
+    slots, place = [], 0
     for argument in schema.arguments:
         kind = str(argument.type)
         if "Tensor" in kind:
             declared = argument.alias_info is not None and argument.alias_info.is_write
-            hidden = argument.name in undeclared
+            hidden = keeps and argument.name in STATISTICS
             slots.append(
                 Slot(
                     argument.name,
@@ -102,8 +120,6 @@ def _look(function: Any) -> Operation:
                     hidden and not declared,
                 )
             )
-        if argument.name == flag:
-            switch = place
         place += not argument.kwarg_only
     # `t_` and its kin change what a tensor reaches, and no byte.
     changed = tuple(slot for slot in slots if slot.is_written)
@@ -112,14 +128,13 @@ def _look(function: Any) -> Operation:
     if torch.Tag.inplace_view in function.tags:
         written, reshaped = (), changed
     may_alias = any(out.alias_info is not None for out in schema.returns)
-    base = schema.name.rpartition("::")[2]
     return Operation(
         function,
         schema.name,
         base,
         tuple(slots),
         written,
-        switch,
+        keeps,
         may_alias,
         reshaped,
         schema.name.startswith("profiler::"),

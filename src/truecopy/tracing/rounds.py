@@ -33,6 +33,11 @@ class Mark:
     copied: int
     peak: int  # since the mark before
 
+    @property
+    def key(self) -> tuple[int, int]:
+        """What marks of one place have in common: one line may call a module, and do more beside."""
+        return self.strength, id(self.place)
+
 
 @dataclass(frozen=True, slots=True)
 class Round:
@@ -53,6 +58,8 @@ class Rounds:
         self._memory = memory
         self.marks: list[Mark] = []
         self._counts = [0, 0, 0]
+        self._passed: set[int] = set()  # weak places, by identity, until one comes again
+        self._turn: Any = None
         self.copied = 0  # kept up to date by whoever counts
 
     def pass_by(self, strength: int, place: Any, event: int) -> None:
@@ -61,7 +68,7 @@ class Rounds:
             return
         self._counts[strength] += 1
         memory = self._memory
-        if strength:
+        if strength or self._is_turn(place):
             memory.mark += 1
         self.marks.append(
             Mark(
@@ -70,6 +77,16 @@ class Rounds:
             )
         )  # fmt: skip
         memory.interval_peak = memory.live
+
+    def _is_turn(self, place: Any) -> bool:
+        """Whether a loop begins anew at a weak place: the first that came again, if none is stronger."""
+        if any(self._counts[STRONG:]):
+            return False
+        if self._turn is None:
+            if id(place) in self._passed:
+                self._turn = place
+            self._passed.add(id(place))
+        return place is self._turn
 
     def iterations(self, events: int) -> list[Round]:
         """The rounds of the loop that was passed most often, the strongest kind of marks first."""
@@ -88,19 +105,18 @@ class Rounds:
         return []
 
     def _heads(self, strength: int) -> list[Mark]:
-        places = Counter(id(mark.place) for mark in self.marks if mark.strength == strength)
-        most = max(places.values(), default=0)
+        places = Counter(mark.key for mark in self.marks)
+        most = max((n for key, n in places.items() if key[0] == strength), default=0)
         if most < _FEWEST[strength]:
             return []
         # Of the places that are passed as often, the loop begins at the one that comes first.
-        every = Counter(id(mark.place) for mark in self.marks)
-        first = next(mark for mark in self.marks if every[id(mark.place)] == most)
-        return [mark for mark in self.marks if mark.place is first.place]
+        first = next(mark.key for mark in self.marks if places[mark.key] == most)
+        return [mark for mark in self.marks if mark.key == first]
 
     def _close(self, heads: list[Mark], end: Mark) -> Mark:
         """Where the last round ends: behind the last place of the loop."""
-        every = Counter(id(mark.place) for mark in self.marks)
-        inside = [i for i, m in enumerate(self.marks) if every[id(m.place)] >= len(heads)]
+        places = Counter(mark.key for mark in self.marks)
+        inside = [i for i, mark in enumerate(self.marks) if places[mark.key] >= len(heads)]
         return self.marks[inside[-1] + 1] if inside[-1] + 1 < len(self.marks) else end
 
     def _rounds(self, begins: list[Mark], ends: list[Mark], end: Mark) -> list[Round]:

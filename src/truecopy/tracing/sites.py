@@ -38,11 +38,12 @@ def kind_of_code(code: CodeType) -> int:
     kind = KINDS.get(id(code))
     if kind is None:
         _kept.append(code)
-        kind = KINDS[id(code)] = _decide(code.co_filename)
+        kind = KINDS[id(code)] = kind_of_file(code.co_filename)
     return kind
 
 
-def _decide(file: str) -> int:
+def kind_of_file(file: str) -> int:
+    """Whose code a file is."""
     if file.startswith(_TORCH):
         if file.startswith(_TORCH + "optim/") and not file.endswith("lr_scheduler.py"):
             return OPTIMIZER
@@ -89,15 +90,15 @@ def resolve(place: Place) -> Site:
         file,
         line or 0,
         end_line or line or 0,
-        _characters(file, line, column),
-        _characters(file, end_line, end_column),
+        characters(file, line, column),
+        characters(file, end_line, end_column),
         code.co_qualname,
         text.strip(),
     )
 
 
-def _characters(file: str, line: int | None, column: int | None) -> int:
-    """Python counts columns in bytes of UTF-8."""
+def characters(file: str, line: int | None, column: int | None) -> int:
+    """The column in characters: Python counts columns in bytes of UTF-8."""
     if line is None or column is None:
         return -1
     text = linecache.getline(file, line).encode()

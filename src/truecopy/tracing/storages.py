@@ -96,7 +96,8 @@ class Storages:
             return None
         block = self.blocks.get(_torch.storage_key(storage))
         if block is None:
-            block = self._add(storage, PARAMETER if type(tensor) is Parameter else owner)
+            owner = PARAMETER if type(tensor) is Parameter else owner
+            block = self._add(storage, owner, type(tensor) is Tensor and tensor.is_cpu)
             self.existed += block.nbytes
         elif storage.nbytes() != block.nbytes:
             self.resized(block, storage.nbytes())  # by the storage itself: torch dispatches nothing
@@ -112,7 +113,7 @@ class Storages:
         block = self.blocks.get(_torch.storage_key(storage))
         if block is not None:
             return block, False
-        block = self._add(storage, TEMPORARY)
+        block = self._add(storage, TEMPORARY, type(tensor) is Tensor and tensor.is_cpu)
         block.birth = self.event
         block.birth_mark = self.mark
         if storage.resizable():
@@ -122,17 +123,22 @@ class Storages:
             block.origin = "adopted"
         return block, True
 
-    def _add(self, storage: UntypedStorage, owner: int) -> Block:
+    def _add(self, storage: UntypedStorage, owner: int, is_cpu: bool) -> Block:
         key = _torch.storage_key(storage)
         nbytes = storage.nbytes()
-        device = storage.device.type
+        device = "cpu" if is_cpu else storage.device.type
         if device == "meta":
             self.would_be += nbytes
             nbytes = 0
-        block = Block(self.count, key, nbytes, device, owner)
-        self.count += 1
+        block = self.begin(key, nbytes, device, owner)
         block.reference = reference = _Reference(storage, self._end)
         reference.block = block
+        return block
+
+    def begin(self, key: int, nbytes: int, device: str, owner: int) -> Block:
+        """Memory is there from now on."""
+        block = Block(self.count, key, nbytes, device, owner)
+        self.count += 1
         self.blocks[key] = block
         self._change(block, nbytes)
         block.birth_tick = self.tick
@@ -179,7 +185,10 @@ class Storages:
 
     def _end(self, reference: Any) -> None:
         """A storage was freed: called by Python at that moment."""
-        block: Block = reference.block
+        self.end(reference.block)
+
+    def end(self, block: Block) -> None:
+        """Memory is there no more."""
         if self.blocks.get(block.key) is block:
             del self.blocks[block.key]
         block.death = self.event

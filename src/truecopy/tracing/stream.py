@@ -14,8 +14,8 @@ A stream is of the thread that opens it. Streams nest, each with its own modes: 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from types import FrameType, FunctionType, TracebackType
+from collections.abc import Callable, Set
+from types import FrameType, TracebackType
 from typing import Any
 
 import torch
@@ -23,11 +23,31 @@ from torch.overrides import TorchFunctionMode
 
 from truecopy import _torch
 from truecopy.tracing.compiled import CompiledRegions
-from truecopy.tracing.modules import ModuleStack
-from truecopy.tracing.operations import Operation, operation_of
+from truecopy.tracing.composites import Composites
+from truecopy.tracing.modules import FAST, ModuleStack
+from truecopy.tracing.operations import KNOWN, Operation, operation_of
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
+
+
+SILENT: set[Any] = {
+    *(getattr(torch.Tensor, name).__get__ for name in (
+        "shape", "dtype", "device", "layout", "requires_grad", "is_leaf", "grad_fn", "ndim", "itemsize",
+        "nbytes", "is_cuda", "is_cpu", "is_meta", "is_sparse", "is_sparse_csr", "is_quantized",
+        "is_nested", "is_mkldnn", "is_xpu", "is_mps", "names", "output_nr", "retains_grad", "grad_dtype",
+        "_version", "grad",
+    ) if hasattr(torch.Tensor, name)),
+    *(getattr(torch.Tensor, name) for name in (
+        "size", "stride", "dim", "numel", "nelement", "element_size", "storage_offset", "is_contiguous",
+        "is_floating_point", "is_complex", "is_inference", "is_conj", "is_neg", "get_device",
+        "__len__", "untyped_storage", "data_ptr", "register_hook", "__hash__", "ndimension",
+        "is_signed", "is_shared", "is_pinned",
+    )),
+    torch.is_floating_point, torch.is_complex, torch.is_tensor, torch.is_grad_enabled, torch.numel,
+    torch.set_grad_enabled, torch.is_storage,
+}  # fmt: skip
+"""Functions that only tell or set a flag: no calls to speak of. Models ask for shapes all the time."""
 
 
 class Observer:
@@ -39,9 +59,27 @@ class Observer:
     """
 
     stream: Stream
+    operations_alone = False
+    """Whether calls and modules are of no interest: then there is no function mode, and half the cost."""
     inner_calls = False
-    """Whether calls inside of calls are told too: `softmax` in `F.multi_head_attention_forward`. Of those
-    that a function of torch makes before its first operation, nothing is told."""
+    """Whether calls inside of calls are told too: `softmax` in `F.multi_head_attention_forward`."""
+    ignored: Set[Any] = SILENT
+    """Functions of which nothing is told."""
+    leaves_regions_alone = True
+    """Whether to step aside where a compiled region begins; not so of who has them run eagerly."""
+
+    def around_module(
+        self,
+        module: Any,
+        args: Args,  # noqa: ARG002 - for those who override
+        kwargs: Kwargs,  # noqa: ARG002
+        run: Callable[[], Any],
+    ) -> Any:
+        """Run a call of a module, and return what it returned.
+
+        Modules with a fast path go it, as they would without us; who overrides this decides that too.
+        """
+        return self.stream.run_aside(run) if isinstance(module, FAST) else run()
 
     def begin(self, function: Any, args: Args, kwargs: Kwargs) -> None:
         """A call of a torch function begins."""
@@ -75,18 +113,24 @@ class Stream:
         self.observer = observer
         observer.stream = self
         self.depth = 0  # of calls that are running
-        self.is_waiting = False  # for an operation, to look inside of a call from then on
-        self.modules = ModuleStack(_told(observer, "outermost"), self._around_fast_module)
+        self.is_open = False
+        self.modules = ModuleStack(_told(observer, "outermost"), observer.around_module)
         self.regions = CompiledRegions(self._enter_region, self._leave_region)
         self._functions = _Functions(self)
         self._operations = _Operations(self)
         self._place = -1  # of our function mode among all, where we stepped aside
+        self._sees_calls = not observer.operations_alone
 
     def __enter__(self) -> Stream:
-        self.modules.open()
-        self.regions.open()
-        self._operations.__enter__()  # type: ignore[no-untyped-call]
-        self._functions.__enter__()  # type: ignore[no-untyped-call]
+        self.is_open = True
+        if self._sees_calls:
+            self.modules.open()
+        if self.observer.leaves_regions_alone:
+            self.regions.open()
+        if self._operations.is_wanted:
+            self._operations.__enter__()  # type: ignore[no-untyped-call]
+        if self._sees_calls:
+            self._functions.__enter__()  # type: ignore[no-untyped-call]
         return self
 
     def __exit__(
@@ -96,28 +140,11 @@ class Stream:
         traceback: TracebackType | None,
     ) -> None:
         self._step_aside()
-        self._operations.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
+        self.is_open = False
+        if self._operations.is_wanted:
+            self._operations.__exit__(kind, error, traceback)  # type: ignore[no-untyped-call]
         self.regions.close()
         self.modules.close()
-
-    def look_inside(self, function: Any, args: Args, kwargs: Kwargs) -> Any:
-        """Run a function of torch that is written in Python, and see the calls that it makes.
-
-        It asks first whether a mode wants it, and would be handed to ours again. So ours is away until
-        the first operation inside: calls are seen from the second on.
-        """
-        waiting, self.is_waiting = self.is_waiting, True
-        place, self._place = self._place, len(_torch.function_modes())
-        try:
-            return function(*args, **kwargs)
-        finally:
-            self._step_aside()
-            self.is_waiting, self._place = waiting, place
-
-    def look(self) -> None:
-        """The first operation inside of such a function has come."""
-        self.is_waiting = False
-        self._step_back()
 
     def frame(self) -> FrameType | None:
         """The innermost frame that is not of the modes: to be asked by an observer, when it is called."""
@@ -133,7 +160,8 @@ class Stream:
             modes.remove(self._functions)
             _torch.set_function_modes(modes)
 
-    def _step_back(self) -> None:
+    def step_back(self) -> None:
+        """Put our function mode where it was."""
         if self._place >= 0:
             modes = _torch.function_modes()
             modes.insert(self._place, self._functions)
@@ -145,37 +173,23 @@ class Stream:
         self.modules.step_aside()
 
     def _leave_region(self) -> None:
-        self._step_back()
+        self.step_back()
         self.modules.step_back()
 
-    def _around_fast_module(self, run: Callable[[], Any]) -> Any:
+    @property
+    def is_aside(self) -> bool:
+        """Whether our function mode is off, for a module or a compiled region that would notice it."""
+        return self._place >= 0
+
+    def run_aside(self, run: Callable[[], Any]) -> Any:
         """Run a module without our function mode, whose presence would change its way and its result."""
-        if self._place >= 0:
+        if self.is_aside:
             return run()
         self._step_aside()
         try:
             return run()
         finally:
-            self._step_back()
-
-
-SILENT: set[Any] = {
-    *(getattr(torch.Tensor, name).__get__ for name in (
-        "shape", "dtype", "device", "layout", "requires_grad", "is_leaf", "grad_fn", "ndim", "itemsize",
-        "nbytes", "is_cuda", "is_cpu", "is_meta", "is_sparse", "is_sparse_csr", "is_quantized",
-        "is_nested", "is_mkldnn", "is_xpu", "is_mps", "names", "output_nr", "retains_grad", "grad_dtype",
-        "_version", "grad",
-    ) if hasattr(torch.Tensor, name)),
-    *(getattr(torch.Tensor, name) for name in (
-        "size", "stride", "dim", "numel", "nelement", "element_size", "storage_offset", "is_contiguous",
-        "is_floating_point", "is_complex", "is_inference", "is_conj", "is_neg", "get_device",
-        "__len__", "untyped_storage", "data_ptr", "register_hook", "__hash__", "ndimension",
-        "is_signed", "is_shared", "is_pinned",
-    )),
-    torch.is_floating_point, torch.is_complex, torch.is_tensor, torch.is_grad_enabled, torch.numel,
-    torch.set_grad_enabled, torch.is_storage,
-}  # fmt: skip
-"""Functions that only tell or set a flag: no calls to speak of. Models ask for shapes all the time."""
+            self.step_back()
 
 
 class _Functions(TorchFunctionMode):
@@ -184,7 +198,8 @@ class _Functions(TorchFunctionMode):
     def __init__(self, stream: Stream) -> None:
         super().__init__()
         self._stream = stream
-        self._observer = stream.observer
+        self._composites = Composites() if stream.observer.inner_calls else None
+        self._ignored = stream.observer.ignored
         self._begin = _told(stream.observer, "begin")
         self._end = _told(stream.observer, "end")
 
@@ -193,15 +208,17 @@ class _Functions(TorchFunctionMode):
     ) -> Any:
         if kwargs is None:
             kwargs = {}
-        if function in SILENT or (type(function) is _torch.OpOverload and self._stream.depth < 0):
-            return function(*args, **kwargs)
         stream = self._stream
+        if function in self._ignored or (stream.depth < 0 and type(function) is _torch.OpOverload):
+            return function(*args, **kwargs)
         stream.depth += 1
         try:
             if self._begin is not None:
                 self._begin(function, args, kwargs)
-            if self._observer.inner_calls and type(function) is FunctionType:
-                result = stream.look_inside(function, args, kwargs)
+            opened = self._composites and self._composites.opened(function, types)
+            if opened:
+                with self:
+                    result = opened(*args, **kwargs)
             else:
                 result = function(*args, **kwargs)
         except BaseException as error:
@@ -224,6 +241,7 @@ class _Operations(_torch.DispatchMode):
         self._stream = stream
         self._before = _told(stream.observer, "before")
         self._after = _told(stream.observer, "after")
+        self.is_wanted = self._before is not None or self._after is not None
 
     def __torch_dispatch__(
         self, function: Any, types: Any, args: Args = (), kwargs: Kwargs | None = None
@@ -232,12 +250,10 @@ class _Operations(_torch.DispatchMode):
             return NotImplemented
         if kwargs is None:
             kwargs = {}
-        operation = operation_of(function)
+        operation = KNOWN.get(id(function)) or operation_of(function)
         if self._before is not None:
             self._before(operation, args, kwargs)
         stream = self._stream
-        if stream.is_waiting:
-            stream.look()
         depth, stream.depth = stream.depth, -1
         try:
             result = function(*args, **kwargs)

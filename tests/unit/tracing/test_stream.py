@@ -193,6 +193,25 @@ def test_compiled_functions_stay_compiled() -> None:
             assert graphs == expected
 
 
+def test_nested_streams_leave_compiled_functions_alone() -> None:
+    """Every one of them steps aside."""
+    graphs: list[Any] = []
+
+    def backend(module: Any, _: Any) -> Any:
+        graphs.append(module)
+        return module.forward
+
+    compiled = torch.compile(lambda x: x.sin() + 1, backend=backend)
+    x = torch.ones(3)
+    with Stream(Log()) as outer, Stream(Log()) as inner:
+        compiled(x)
+        x.neg()
+    compiled(x)
+    assert len(graphs) == 1
+    assert (outer.regions.count, inner.regions.count) == (1, 1)
+    assert outer.observer.lines[-3:] == inner.observer.lines[-3:] == ["/neg", "neg", "."]
+
+
 def test_the_compiler_is_met_where_it_is_imported() -> None:
     """Looking does not import torch's compiler; where the program does, regions are left alone."""
     script = """
