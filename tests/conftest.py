@@ -1,4 +1,7 @@
-"""What holds for every test: one that needs a device is skipped, with the reason, without one."""
+"""What holds for every test, and what many need."""
+
+import gc
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -11,3 +14,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("gpu"):
             item.add_marker(no_device)
+
+
+@pytest.fixture
+def objects_frozen() -> Iterator[None]:
+    """What lives before a test is left out of collections: a bench collects in every round."""
+    gc.freeze()
+    yield
+    gc.unfreeze()

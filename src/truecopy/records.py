@@ -5,10 +5,15 @@ from __future__ import annotations
 import json
 import os
 import platform
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from truecopy.errors import CannotRead
 
 SCHEMA_VERSION = 1
+
+_Record = TypeVar("_Record")
 
 
 class Record:
@@ -53,3 +58,33 @@ class Record:
 
         text: str = show(self)
         return text
+
+
+def read_again(
+    data: dict[str, Any],
+    kind: str,
+    read: Callable[[dict[str, Any]], _Record],
+    where: str | None = None,
+) -> _Record:
+    """What `read` makes of the JSON form of a record of this kind.
+
+    Raises CannotRead for a record of another kind or version, and where `read` finds it damaged.
+    """
+    called = kind if kind.endswith("s") else f"a {kind}"
+    if data.get("kind") != kind or data.get("version") != SCHEMA_VERSION:
+        raise CannotRead(
+            f"is no record of {called} that this truecopy knows",
+            where=where,
+            expected=f"kind {kind}, version {SCHEMA_VERSION}",
+            got=f"kind {data.get('kind')!r:.80}, version {data.get('version')!r:.80}",
+            way_out="Make the record again with this version",
+        )
+    try:
+        return read(data)
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise CannotRead(
+            f"is a record of {called} that is damaged",
+            where=where,
+            got=f"{type(error).__name__}: {error}"[:200],
+            way_out="Make the record again",
+        ) from None

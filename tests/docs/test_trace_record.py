@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from truecopy.encoding import hints_of, is_in_tables
 from truecopy.records import SCHEMA_VERSION
 from truecopy.tracing import comparison, facts, record
-from truecopy.tracing.encoding import _TABLES, _hints
 
 PAGE = (Path(__file__).parents[2] / "docs" / "trace-record.md").read_text()
 NAMES = {str: "text", int: "integer", float: "number", facts.Site: "site"}
@@ -23,7 +23,7 @@ def word_of(hint: typing.Any) -> str:
         return f"{word_of(inner[0])} or null" if inner else hint.__name__
     if inner[-1] is not ...:
         return f"[{', '.join(map(word_of, inner))}]"
-    return f"{'table' if inner[0] in _TABLES else 'list'} of {word_of(inner[0])}"
+    return f"{'table' if is_in_tables(inner[0]) else 'list'} of {word_of(inner[0])}"
 
 
 def written(name: str) -> list[tuple[str, str]]:
@@ -52,7 +52,7 @@ KNOWN = {
     [
         ("TraceRecord", record._HINTS),
         ("TraceComparison", comparison._HINTS),
-        *((kind.__name__, _hints(kind)) for kind in sorted(KNOWN, key=str)),
+        *((kind.__name__, hints_of(kind)) for kind in sorted(KNOWN, key=str)),
     ],
 )
 def test_the_page_has_each_field(name: str, hints: dict[str, typing.Any]) -> None:
@@ -67,7 +67,7 @@ def test_the_page_has_every_fact_that_a_record_can_hold() -> None:
         for hint in (*record._HINTS.values(), *comparison._HINTS.values())
         for fact in named(hint)
     }
-    deeper = {fact for one in found for hint in _hints(one).values() for fact in named(hint)}
+    deeper = {fact for one in found for hint in hints_of(one).values() for fact in named(hint)}
 
     assert found | deeper == KNOWN
 

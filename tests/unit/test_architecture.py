@@ -20,6 +20,7 @@ TORCH_INTERNALS = re.compile(
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
     "_torch": set(),
+    "encoding": set(),  # facts as JSON and back, for the records of every room
     "records": {"reports", "files"},  # how it is printed and kept: loaded when that is asked for
     "structure": set(),
     "memory": {"structure"},
@@ -28,12 +29,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "explaining": {"structure", "memory", "tracing"},
     "files": {"structure", "memory", "copying"},
     "snapshots": {"structure", "memory", "copying", "files"},  # files: the one on disk
-    "measuring": {"structure", "memory", "copying", "snapshots", "tracing"},
+    "measuring": {"structure", "memory", "copying", "snapshots"},
     "capturing": {"structure", "memory", "copying", "tracing", "files"},
     "comparing": {"files", "tracing", "measuring"},
     "answers": {"structure", "memory", "copying", "tracing", "files", "measuring", "truecopy"},
     "reports": {
         "structure", "memory", "copying", "tracing", "explaining", "measuring", "files", "comparing",
+        "answers",  # records that were kept are read into the types that wrote them
     },
     "integrations": {"structure", "memory", "snapshots", "tracing", "truecopy"},
     "cli": {
@@ -41,7 +43,7 @@ MAY_IMPORT: dict[str, set[str]] = {
         "comparing", "reports", "answers", "truecopy",
     },
 }  # fmt: skip
-FOR_ALL = {"errors", "_torch", "records"}
+FOR_ALL = {"errors", "_torch", "encoding", "records"}
 # The package itself names every room, so only its front doors may import from it.
 FRONT_DOORS = {"__init__", "__main__"}
 

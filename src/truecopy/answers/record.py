@@ -6,8 +6,9 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from truecopy.encoding import decode
 from truecopy.measuring.verdict import LEAST_ROUNDS
-from truecopy.records import Record
+from truecopy.records import Record, read_again
 
 Outcome = Literal["agrees", "does not agree", "cannot tell", "not run"]
 
@@ -125,13 +126,31 @@ class AnswersRecord(Record):
     def body(self) -> dict[str, Any]:
         """The record's own data, JSON-able."""
         return {
-            "is_clean": self.is_clean,
+            "clean": self.is_clean,
             "topics": [
                 {**asdict(topic), "claims": [_claim(claim) for claim in topic.claims]}
                 for topic in self.topics
             ],
         }
 
+    @classmethod
+    def from_json(cls, data: dict[str, Any], where: str | None = None) -> AnswersRecord:
+        """The record that `to_json` wrote. Raises CannotRead for anything else."""
+        return read_again(data, cls.kind, _read, where)
+
 
 def _claim(claim: ClaimRun) -> dict[str, Any]:
     return {**asdict(claim), "outcome": claim.outcome}
+
+
+def _read(data: dict[str, Any]) -> AnswersRecord:
+    topics = [
+        {**topic, "claims": [_without_outcome(claim) for claim in topic["claims"]]}
+        for topic in data["topics"]
+    ]
+    return AnswersRecord(decode(topics, tuple[TopicRun, ...]))
+
+
+def _without_outcome(claim: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a claim: what its proofs came to together follows from them."""
+    return {name: value for name, value in claim.items() if name != "outcome"}

@@ -136,9 +136,10 @@ def _write(args: argparse.Namespace, found: Any) -> None:
 
             save_plot(found, path, kind=kind, force=args.force)
     if args.html is not None:
-        from truecopy.reports.benches.page import bench_page
+        from truecopy.files.writing import write_text
+        from truecopy.reports.benches.page import html
 
-        args.html.write_text(bench_page(found))
+        write_text(html(found) + "\n", args.html, force=args.force)
 
 
 def _list_methods() -> int:

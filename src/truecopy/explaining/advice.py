@@ -12,6 +12,9 @@ from truecopy.explaining.facts import Autograd, Outcome
 Advice = tuple[str, str]
 """The trap, and what to write instead."""
 
+IN_PLACE = "(inplace=True)"
+"""How the form of a function of torch.nn.functional is written that works in place."""
+
 _COPY = "`.clone()` behind it, or `tc.copy(...)`, where it must be a copy"
 _SAME = (
     "Where there is nothing to do it returns its input itself: a later in-place write reaches both."
@@ -32,6 +35,11 @@ def advise(
     if name in by_hand():
         return by_hand()[name]
     plain = [one for one in outcomes if not is_writing(one.form)]
+    if outcomes and not plain:
+        return (
+            "It writes into its input, and so into every view of it: the old values are gone.",
+            "`x.clone()` first, where the old values are needed",
+        )
     origins = {word for one in plain for word in one.origins.split(", ") if word}
     if not origins:
         return (
@@ -57,8 +65,10 @@ def _of_new_memory(forms: Sequence[str], plain: Sequence[Outcome], autograd: Aut
     copied = {one.layout for one in plain if one.copies_inside and one.layout != "contiguous"}
     if copied and not any(one.copies_inside for one in plain if one.layout == "contiguous"):
         layouts = " or ".join(sorted(copied))
+        always = all(one.copies_inside for one in plain if one.layout in copied)
+        does = "It copies" if always else "On some arguments it copies"
         return (
-            f"It copies an input that is {layouts} before it begins, in every call.",
+            f"{does} an input that is {layouts} before it begins, in every call.",
             "`contiguous()` once, outside of the loop",
         )
     held = f", and keeps {' and '.join(autograd.keeps)} until backward" if autograd.keeps else ""
@@ -69,6 +79,13 @@ def _of_new_memory(forms: Sequence[str], plain: Sequence[Outcome], autograd: Aut
     return trap, f"`{better[0]}` where the old values are not needed, by backward neither"
 
 
+def is_in_place(form: str) -> bool:
+    """Whether a form writes into its input, and returns it."""
+    if form.endswith((IN_PLACE, ".__setitem__")):
+        return True
+    return form.endswith("_") and not form.endswith("__")
+
+
 def is_writing(form: str) -> bool:
     """Whether a form writes into an argument: in place, or by `out=`."""
-    return form.endswith("(out=)") or (form.endswith("_") and not form.endswith("__"))
+    return form.endswith("(out=)") or is_in_place(form)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from truecopy.explaining.advice import advise, is_writing
+from truecopy.explaining.advice import IN_PLACE, advise, is_in_place, is_writing
 from truecopy.explaining.facts import Explanation, Outcome
 from truecopy.explaining.ours import ours
 from truecopy.explaining.samples import Subject, from_database, gradient_samples
@@ -89,9 +89,31 @@ _LAYOUTS = ("contiguous", "transposed", "strided", "expanded")
 
 def sentence_of(outcomes: Sequence[Outcome]) -> str:
     """What the result is, and where that depends on how the input lies in memory."""
-    plain = [one for one in outcomes if not is_writing(one.form)] or list(outcomes)
-    if not plain:
+    plain = [one for one in outcomes if not is_writing(one.form)]
+    if not outcomes:
         return "not seen here: no sample ran"
+    if not plain:
+        always = _origins(outcomes) == {"same"}
+        return (
+            f"works in place, and returns {_said(_origins(outcomes))}"
+            if always
+            else _by_layout(outcomes)
+        )
+    in_place = dict.fromkeys(
+        _short(form) for one in outcomes for form in one.form.split(", ") if is_in_place(form)
+    )
+    behind = f"; {' and '.join(in_place)} works in place" if in_place else ""
+    return _by_layout(plain) + behind
+
+
+def _short(form: str) -> str:
+    """`add_` or `inplace=True`, as one would write it."""
+    if form.endswith(IN_PLACE):
+        return f"`{IN_PLACE[1:-1]}`"
+    return f"`{form.rpartition('.')[2]}`"
+
+
+def _by_layout(plain: Sequence[Outcome]) -> str:
     by_layout = {
         layout: _origins(one for one in plain if one.layout == layout) for layout in _LAYOUTS
     }
@@ -122,12 +144,16 @@ def _cost(seen: Sequence[Seen]) -> str:
     if not plain:
         return "allocates nothing" if seen else ""
     if not any(one.allocated_bytes for one in plain):
-        return "allocates nothing"
+        new = any("new" in one.origins for one in plain)
+        return "allocates its result" if new else "allocates nothing"
     fresh = [one for one in plain if one.result_bytes and one.allocated_bytes]
     beside = max(
         ((one.allocated_bytes - one.result_bytes) / one.result_bytes for one in fresh), default=0.0
     )
-    sometimes = "" if all(one.allocated_bytes for one in plain) else ", on some inputs nothing"
+    shared = any(
+        one.result_bytes and not one.allocated_bytes and "new" not in one.origins for one in plain
+    )
+    sometimes = ", on some inputs nothing" if shared else ""
     if beside < 0.5:
         return f"allocates its result{sometimes}"
     return (

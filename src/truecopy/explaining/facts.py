@@ -29,7 +29,7 @@ class Autograd:
 
     node: str  # the grad_fn: "ViewBackward0"; empty where gradient does not flow, or was not tried
     flows: bool
-    keeps: tuple[str, ...]  # until backward: "the input", "the result", "12 bytes more"
+    keeps: tuple[str, ...]  # until backward: "its inputs", "its result", "memory of its own"
 
 
 @dataclass(frozen=True, slots=True)

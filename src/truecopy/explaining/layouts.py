@@ -10,7 +10,7 @@ from torch import Tensor
 
 def layout_of(tensor: Tensor) -> str:
     """The word for how a tensor lies in memory."""
-    if tensor.layout is not torch.strided or tensor.is_nested:
+    if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
         return "other"
     pairs = [(n, s) for n, s in zip(tensor.shape, tensor.stride(), strict=True) if n != 1]
     if not tensor.numel() or tensor.is_contiguous():

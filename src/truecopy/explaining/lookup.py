@@ -32,7 +32,7 @@ def explain(name: str) -> Explanation:
             expected="a function of torch, a method of Tensor, or an in-place form",
             way_out=f"Did you mean {' or '.join(near)}?"
             if near
-            else "`truecopy explain --page FILE` lists all",
+            else "`truecopy explain --page FILE` lists all; what returns no tensor is left out",
         )
     return found
 

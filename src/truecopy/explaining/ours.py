@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from truecopy.explaining.listed import listed
 from truecopy.explaining.samples import Subject
 from truecopy.explaining.watching import Sample
 
@@ -18,12 +19,13 @@ Given = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def ours() -> Iterator[Subject]:
-    """One subject for each, in the order of their names. Allocates the samples, all small."""
+    """One subject for each. Allocates the samples, all small."""
     for name in sorted(_OURS):
         spelling, function, given = _OURS[name]
         torch.manual_seed(0)
         samples = tuple(Sample(spelling, function, args, kwargs) for args, kwargs in given())
         yield Subject(name, (spelling,), samples)
+    yield from listed()
 
 
 def _x(*shape: int) -> Tensor:
@@ -135,6 +137,7 @@ _OURS: dict[str, tuple[str, Callable[..., Any], Callable[[], list[Given]]]] = {
             _calls(_x(1), np.ones(3, np.float32)),
         ],
     ),
+    "cuda": ("torch.Tensor.cuda", Tensor.cuda, _one),
     "cpu": ("torch.Tensor.cpu", Tensor.cpu, _one),
     "to": (
         "torch.Tensor.to",

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from truecopy import _torch
+from truecopy.explaining.advice import IN_PLACE, is_in_place, is_writing
 from truecopy.explaining.watching import Sample
 from truecopy.tracing.operations import tensors_in
 
@@ -32,15 +33,21 @@ def from_database(wanted: Callable[[str], bool] = lambda _: True) -> Iterator[Su
     """The public operations of torch's database, in the order of their names. Allocates the samples."""
     entries: dict[str, list[Any]] = {}
     for entry in _torch.operator_database():
-        if _is_public(entry.name) and wanted(entry.name):
-            entries.setdefault(entry.name, []).append(entry)
+        name = _public_name(entry.name)
+        if name and wanted(name):
+            entries.setdefault(name, []).append(entry)
     for name in sorted(entries):
         yield _subject(name, entries[name])
 
 
-def _is_public(name: str) -> bool:
-    is_method = hasattr(Tensor, name) and name == "__getitem__"
-    return is_method or not (name.startswith(("_", "jiterator", "torch.")) or "._" in name)
+def _public_name(name: str) -> str:
+    """The name of an operation that users can write; `uniform` is only there as `uniform_`."""
+    private = name.startswith(("_", "jiterator", "torch.")) or "._" in name
+    if private and name != "__getitem__":
+        return ""
+    if _spelling(name):
+        return name
+    return f"{name}_" if hasattr(Tensor, f"{name}_") else ""
 
 
 def _subject(name: str, entries: list[Any]) -> Subject:
@@ -51,9 +58,7 @@ def _subject(name: str, entries: list[Any]) -> Subject:
     for entry in entries:
         forms = _forms(entry)
         spellings.update(dict.fromkeys(forms))
-        spellings.update(
-            (where, None) for alias in entry.aliases if (where := _spelling(alias.name))
-        )
+        spellings.update(dict.fromkeys(_other_spellings(entry)))
         given = list(itertools.islice(_inputs(entry), MOST // len(entries) or 1))
         for form, function in forms.items():
             samples += (Sample(form, function, args, kwargs) for args, kwargs in given)
@@ -63,22 +68,42 @@ def _subject(name: str, entries: list[Any]) -> Subject:
 
 
 def _forms(entry: Any) -> dict[str, Any]:
-    forms = {_spelling(entry.name) or entry.name: entry.op}
+    """How the operation can be written, each with what is called."""
+    name = entry.name
+    if name.endswith("_"):  # in the database, a copy is made first
+        return {f"torch.Tensor.{name}": getattr(Tensor, name)}
+    if entry.variant_test_name == "in_place":
+        return {f"torch.Tensor.{name}_": entry.inplace_variant}
+    forms = {spelling: entry.op} if (spelling := _spelling(name)) else {}
     method = entry.method_variant
-    if method is not None and hasattr(Tensor, entry.name):
-        forms.setdefault(f"torch.Tensor.{entry.name}", method)
+    if method is not None and hasattr(Tensor, name):
+        forms.setdefault(f"torch.Tensor.{name}", method)
     if entry.inplace_variant is not None:
-        forms[f"torch.Tensor.{entry.name}_"] = entry.inplace_variant
+        where = (
+            f"torch.Tensor.{name}_" if hasattr(Tensor, f"{name}_") else f"torch.{name}{IN_PLACE}"
+        )
+        forms[where] = entry.inplace_variant
     return forms
+
+
+def _other_spellings(entry: Any) -> Iterator[str]:
+    """Names that torch has given the same operation; they are not run again."""
+    for alias in entry.aliases:
+        if where := _spelling(alias.name):
+            yield where
+        if alias.inplace_variant is not None and hasattr(Tensor, f"{alias.name}_"):
+            yield f"torch.Tensor.{alias.name}_"
 
 
 def _spelling(name: str) -> str:
     """How a name of the database is written: as a function where there is one, else as a method."""
     try:
-        attrgetter(name)(torch)
+        is_function = callable(attrgetter(name)(torch))  # torch.float is a dtype
     except AttributeError:
-        return f"torch.Tensor.{name}" if hasattr(Tensor, name) else ""
-    return f"torch.{name}"
+        is_function = False
+    if is_function:
+        return f"torch.{name}"
+    return f"torch.Tensor.{name}" if hasattr(Tensor, name) else ""
 
 
 def _inputs(entry: Any) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
@@ -123,9 +148,7 @@ class _Writing:
 
 
 def gradient_samples(subject: Subject) -> list[Sample]:
-    """Samples of the forms that return something: of those in place, autograd tells less."""
-    return [
-        sample
-        for sample in subject.samples
-        if not sample.form.endswith(("_", "(out=)")) and any(True for _ in tensors_in(sample.args))
-    ]
+    """Samples of the forms that return something, and of those in place where there is no other."""
+    samples = [one for one in subject.samples if any(True for _ in tensors_in(one.args))]
+    plain = [one for one in samples if not is_writing(one.form)]
+    return plain or [one for one in samples if is_in_place(one.form)]

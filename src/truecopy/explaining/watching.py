@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from truecopy import _torch
+from truecopy.explaining.advice import is_in_place
 from truecopy.explaining.facts import Autograd
 from truecopy.explaining.layouts import laid_out, layout_of
 from truecopy.memory.relation import relate
@@ -115,8 +116,8 @@ def _fresh(args: Args) -> Args:
 
 
 def _again(tensor: Tensor) -> Tensor:
-    if layout_of(tensor) == "other":
-        return tensor
+    if layout_of(tensor) == "other" or tensor.is_conj() or tensor.is_neg():
+        return tensor  # these bits would be lost
     made = torch.empty(0, dtype=tensor.dtype).set_(
         tensor.detach().untyped_storage().clone(),
         tensor.storage_offset(),
@@ -228,28 +229,40 @@ def _short(value: Any) -> str:
 
 
 def autograd_of(samples: Sequence[Sample]) -> Autograd:
-    """What autograd does with the first sample whose input can require gradient."""
+    """What autograd does with the first sample through which gradient flows."""
+    found = Autograd("", False, ())
     for sample in samples:
-        first = next((arg for arg in sample.args if isinstance(arg, Tensor)), None)
+        first = next(tensors_in(sample.args), None)
         if first is None or layout_of(first) == "other" or not _can_require(first):
             continue
-        found = _autograd(sample)
-        if found is not None:
-            return found
-    return Autograd("", False, ())
+        seen = _autograd(sample)
+        if seen is not None and (seen.node or not found.flows):
+            found = seen
+        if found.node:
+            break
+    return found
 
 
 def _can_require(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
+def _requiring(arg: Any) -> Any:
+    """The argument again, and all its tensors that can require gradient do."""
+    match arg:
+        case Tensor() if _can_require(arg) and layout_of(arg) != "other":
+            return _again(arg).detach().requires_grad_()
+        case list():
+            return list(map(_requiring, arg))
+        case tuple() if type(arg) is tuple:
+            return tuple(map(_requiring, arg))
+    return arg
+
+
 def _autograd(sample: Sample) -> Autograd | None:
-    args = tuple(
-        _again(arg).detach().requires_grad_()
-        if isinstance(arg, Tensor) and _can_require(arg) and layout_of(arg) != "other"
-        else arg
-        for arg in sample.args
-    )
+    args = tuple(map(_requiring, sample.args))
+    if is_in_place(sample.form):  # a leaf would refuse
+        args = tuple(arg.clone() if isinstance(arg, Tensor) else arg for arg in args)
     kept: list[Tensor] = []
 
     def keep(tensor: Tensor) -> Tensor:
@@ -265,17 +278,22 @@ def _autograd(sample: Sample) -> Autograd | None:
         return None
     tensors = list(tensors_in(result))
     computed = next((tensor for tensor in tensors if tensor.grad_fn is not None), None)
-    if computed is None or computed.grad_fn is None:
+    if computed is None or computed.grad_fn is None or _is_any(computed, args):
         return Autograd("", any(tensor.requires_grad for tensor in tensors), ())
     return Autograd(computed.grad_fn.name(), True, _keeps(kept, args, tensors))
 
 
+def _is_any(tensor: Tensor, args: Args) -> bool:
+    """Whether it is an argument with the node that it had: the operation has added none."""
+    return any(tensor is arg for arg in args) and tensor.grad_fn.name() == "CloneBackward0"  # type: ignore[union-attr]
+
+
 def _keeps(kept: Sequence[Tensor], args: Args, results: Sequence[Tensor]) -> tuple[str, ...]:
     """What is kept until backward, by whose memory it is."""
-    inputs = {_key(arg) for arg in args if isinstance(arg, Tensor)}
+    inputs = set(map(_key, tensors_in(args)))
     outputs = {_key(one) for one in results} - inputs
     words: dict[str, None] = {}
-    rest: dict[int, int] = {}
+    rest = 0
     for tensor in kept:
         key = _key(tensor)
         if key in inputs:
@@ -283,7 +301,7 @@ def _keeps(kept: Sequence[Tensor], args: Args, results: Sequence[Tensor]) -> tup
         elif key in outputs:
             words["its result"] = None
         else:
-            rest[key] = _storage_bytes(tensor)
-    if total := sum(rest.values()):
-        words[f"{total:,} bytes more"] = None
+            rest += _storage_bytes(tensor)
+    if rest:
+        words["memory of its own"] = None
     return tuple(words)

@@ -6,6 +6,7 @@ samples, and everything that is said of them is a function of these.
     cells       one cell is one combination of every axis; its methods are measured together
     works       the shapes of work: the input of a cell
     methods     the ways to copy, of torch; `libraries` those of NumPy, JAX and TensorFlow
+    kept        a snapshot as a destination, and how one sees what it holds
     uses        what is done with a copy later: the price of a layout, not of the copy
     contract    what a method returned: is it a copy? Asked before any time is taken
     regimes     where the bytes go: fresh memory, recycled memory, a kept destination

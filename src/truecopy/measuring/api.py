@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from truecopy.encoding import encode
 from truecopy.errors import CannotWrite
 from truecopy.measuring.asking import Asked, ask
 from truecopy.measuring.cells import OWN_THREADS, Cell, in_mode
@@ -23,7 +24,6 @@ from truecopy.measuring.regimes import Regime
 from truecopy.measuring.rounds import Round, objects_set_aside, run_round
 from truecopy.measuring.sizes import Size
 from truecopy.measuring.verdict import LEAST_ROUNDS, is_decided
-from truecopy.tracing.encoding import encode
 
 CELL_SECONDS = 5.0
 """What a cell may take where no budget is given, unless it needs more for the least number of rounds."""
@@ -197,7 +197,7 @@ class _Run:
         if before is not None and before.opened.entries == ready.opened.entries:
             ready.opened = before.opened
             return ready, list(before.rounds)
-        self._journal.append({"opened": encode(ready.opened, Opened, {})})
+        self._journal.append({"opened": encode(ready.opened, Opened)})
         return ready, []
 
     def _rounds(
@@ -214,7 +214,7 @@ class _Run:
             one = run_round(ready.entries, ready.opened.calls, ready.how, order, self._began)
             longest = self._clock.now() - now
             rounds.append(one)
-            self._journal.append({"cell": place, "round": encode(one, Round, {})})
+            self._journal.append({"cell": place, "round": encode(one, Round)})
             for method in ready.changed:
                 self._note_changed(place, method)
             self._tell(place, cell, len(rounds), share)

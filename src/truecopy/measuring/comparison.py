@@ -12,13 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from truecopy.encoding import decode_fact, encode, hints_of
 from truecopy.errors import UsageError
 from truecopy.measuring.cells import Cell
 from truecopy.measuring.record import CEILING, TWIN, BenchResult, Measured
 from truecopy.measuring.statistics import difference, interval, log_ratios
 from truecopy.measuring.verdict import Verdict, judge_interval
-from truecopy.records import Record
-from truecopy.tracing.encoding import encode
+from truecopy.records import Record, read_again
 
 SAME_BETWEEN_RUNS = 0.05
 """Between runs, 5 % either way is the same: where memory lies differs from process to process."""
@@ -66,15 +66,21 @@ class BenchComparison(Record):
         return not any(change.is_regression for change in self.changes)
 
     def body(self) -> dict[str, Any]:
-        def plain(change: Change) -> dict[str, Any]:
-            return encode(change, Change, {})  # type: ignore[no-any-return]
+        ratio = "time in b over time in a: above 1 is slower"
+        fields: dict[str, Any] = encode(self, BenchComparison)
+        return {"clean": self.is_clean, "ratio": ratio, **fields}
 
-        return {
-            "clean": self.is_clean, "ratio": "time in b over time in a: above 1 is slower",
-            "a": self.a, "b": self.b, "changes": list(map(plain, self.changes)), "same": self.same,
-            "doubts": list(map(plain, self.doubts)), "drift": list(self.drift),
-            "flags": list(self.flags), "unmatched": list(self.unmatched),
-        }  # fmt: skip
+    @classmethod
+    def from_json(cls, data: dict[str, Any], where: str | None = None) -> BenchComparison:
+        """The record that `to_json` wrote. Raises CannotRead for anything else."""
+        return read_again(data, cls.kind, _read, where)
+
+
+def _read(data: dict[str, Any]) -> BenchComparison:
+    found: BenchComparison = decode_fact(
+        {n: data[n] for n in hints_of(BenchComparison)}, BenchComparison
+    )
+    return found
 
 
 def compare_benches(a: BenchResult, b: BenchResult, names: tuple[str, str]) -> BenchComparison:

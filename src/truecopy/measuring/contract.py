@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from truecopy.measuring.methods import Method, pieces
-from truecopy.measuring.works import leaves
+from truecopy.measuring.works import each_byte_once, leaves
 from truecopy.memory.relation import relate
 
 _OTHER_VALUES = "other values"
@@ -239,8 +239,8 @@ class Watch:
     def restore(self) -> None:
         """Write back what was there."""
         for leaf, kept in zip(leaves(self._source), self._kept, strict=True):
-            once = _once(leaf.stride()) if isinstance(leaf, Tensor) else ()
             if isinstance(leaf, Tensor):
+                once = each_byte_once(leaf.stride())
                 with torch.no_grad():
                     leaf.detach()[once].copy_(kept[once])
             elif isinstance(leaf, np.ndarray) and leaf.flags.writeable:
@@ -252,11 +252,6 @@ class Watch:
             for leaf, places in zip(map(_plain, leaves(self._source)), self._places, strict=False)
             if places is not None
         ]
-
-
-def _once(strides: tuple[int, ...]) -> tuple[slice, ...]:
-    """Each byte of an expanded tensor once: torch refuses to write it many times."""
-    return tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)
 
 
 def _plain(leaf: Any) -> Any:

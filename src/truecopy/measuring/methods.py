@@ -20,6 +20,7 @@ from torch.utils.dlpack import from_dlpack
 from truecopy.copying.api import copy as tc_copy
 from truecopy.copying.duplicates.api import duplicate
 from truecopy.measuring.cells import DUPLICATES
+from truecopy.measuring.kept import KeptSnapshot
 from truecopy.measuring.works import leaves
 
 
@@ -105,6 +106,14 @@ FILLS = (
     Method("add(x, 0, out=)", lambda kept, x: torch.add(x, 0, out=kept), fills=True),
     Method("numpy.copyto", lambda kept, x: np.copyto(kept.numpy(), x.detach().numpy()), fills=True),
     Method("tc.copy(into=)", lambda kept, x: tc_copy(x, into=kept), fills=True, whole=True),
+    Method(
+        "Snapshot.update",
+        lambda kept, _: kept.update(),
+        fills=True,
+        whole=True,
+        prepare=KeptSnapshot,
+        read=KeptSnapshot.read,
+    ),
 )
 
 DUPLICATIONS = tuple(

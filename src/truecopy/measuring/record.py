@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from truecopy.errors import CannotRead
+from truecopy.encoding import decode, encode
 from truecopy.measuring.cells import Cell
 from truecopy.measuring.contract import Check
 from truecopy.measuring.machine import Machine
@@ -14,8 +14,7 @@ from truecopy.measuring.rounds import Round
 from truecopy.measuring.statistics import median
 from truecopy.measuring.uses import CONTIGUOUS, MAKING, USES, BreakEven, break_even
 from truecopy.measuring.verdict import Verdict, judge
-from truecopy.records import SCHEMA_VERSION, Record
-from truecopy.tracing.encoding import decode, encode
+from truecopy.records import Record, read_again
 
 CEILING = "ceiling"
 """The entry of each cell that copies as many bytes between two blocks that were touched."""
@@ -179,7 +178,7 @@ class BenchResult(Record):
         """What the samples say, as plain data: one object for each cell."""
         return [
             {
-                "cell": encode(one.cell, Cell, {}),
+                "cell": encode(one.cell, Cell),
                 "rounds": len(one.rounds),
                 "ended": one.ended,
                 "reference": one.reference,
@@ -192,30 +191,17 @@ class BenchResult(Record):
     @classmethod
     def from_json(cls, data: dict[str, Any], where: str | None = None) -> BenchResult:
         """The record that `to_json` wrote, or that a run was writing. Raises CannotRead for anything else."""
-        if data.get("kind") != cls.kind or data.get("version") != SCHEMA_VERSION:
-            raise CannotRead(
-                "is no result of a bench that this truecopy knows",
-                where=where,
-                expected=f"kind {cls.kind}, version {SCHEMA_VERSION}",
-                got=f"kind {data.get('kind')!r:.80}, version {data.get('version')!r:.80}",
-                way_out="Measure again with this version",
-            )
-        try:
-            machine = decode(data["machine"], Machine, [])
-            request = decode(data["request"], Request, [])
-            return assembled(machine, request, data["log"])
-        except (KeyError, ValueError, TypeError, IndexError) as error:
-            raise CannotRead(
-                "is a result of a bench that is damaged",
-                where=where,
-                got=f"{type(error).__name__}: {error}"[:200],
-                way_out="Measure again",
-            ) from None
+        return read_again(data, cls.kind, _read, where)
+
+
+def _read(data: dict[str, Any]) -> BenchResult:
+    machine = decode(data["machine"], Machine)
+    return assembled(machine, decode(data["request"], Request), data["log"])
 
 
 def head(machine: Machine, request: Request) -> dict[str, Any]:
     """What stands in a file before its log."""
-    return {"machine": encode(machine, Machine, {}), "request": encode(request, Request, {})}
+    return {"machine": encode(machine, Machine), "request": encode(request, Request)}
 
 
 def _plain(row: Row) -> dict[str, Any]:
@@ -250,12 +236,12 @@ def assembled(machine: Machine, request: Request, log: Any) -> BenchResult:
     for entry in log:
         match entry:
             case {"opened": data}:
-                found: Opened = decode(data, Opened, [])
+                found: Opened = decode(data, Opened)
                 _check_opened(found, request)
                 opened[found.cell] = found
                 rounds[found.cell], changed[found.cell] = [], []
             case {"cell": int(cell), "round": data}:
-                one: Round = decode(data, Round, [])
+                one: Round = decode(data, Round)
                 _check_round(one, opened[cell])
                 rounds[cell].append(one)
                 spent = max(spent, one.ended)

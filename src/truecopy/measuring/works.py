@@ -100,3 +100,8 @@ def leaves(value: Any) -> list[Any]:
 def storage_factor(shape: str) -> int:
     """How many bytes of memory the input takes for each that a copy writes."""
     return 2 if shape == "strided" else 1
+
+
+def each_byte_once(strides: tuple[int, ...]) -> tuple[slice, ...]:
+    """An index that takes each byte of an expanded tensor once: torch refuses to write it many times."""
+    return tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)

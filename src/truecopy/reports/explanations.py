@@ -47,6 +47,8 @@ def autograd_text(autograd: Any) -> str:
     """What autograd does, in a few words."""
     if not autograd.flows:
         return "no gradient flows to the result, as far as was seen"
+    if autograd.node.endswith("NotImplemented"):
+        return "backward raises: torch has no derivative of it"
     node = f"gradient flows through {autograd.node}" if autograd.node else "gradient flows"
     kept: Sequence[str] = autograd.keeps
     return f"{node}, which keeps {' and '.join(kept)} until backward" if kept else node

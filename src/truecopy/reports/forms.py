@@ -35,12 +35,16 @@ def _drawn(record: Any, form: str) -> Callable[[Any], str]:
             from truecopy.reports.traces.page import html
 
             return html
+        case ("bench", "html"):
+            from truecopy.reports.benches.page import html as bench_html
+
+            return bench_html
         case ("trace", "perfetto"):
             from truecopy.reports.traces.perfetto import perfetto
 
             return perfetto
     raise UsageError(
         f"a record of kind {record.kind} has no report of form {form}",
-        expected="a trace",
+        expected="a trace, or a bench for html",
         way_out="Use --format terminal, markdown or json",
     )

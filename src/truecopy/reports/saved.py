@@ -6,9 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from truecopy.answers.record import AnswersRecord
 from truecopy.errors import CannotRead
 from truecopy.files.saved_records import SavedRecord, is_record, read_record
 from truecopy.files.text import printable, reason_of
+from truecopy.measuring.comparison import BenchComparison
+from truecopy.measuring.record import BenchResult
 from truecopy.tracing.comparison import TraceComparison
 from truecopy.tracing.ranks import TracesRecord
 from truecopy.tracing.record import TraceRecord
@@ -17,6 +20,9 @@ _READERS: dict[str, Callable[[dict[str, Any], str | None], Any]] = {
     "trace": TraceRecord.from_json,
     "traces": TracesRecord.from_json,
     "trace comparison": TraceComparison.from_json,
+    "bench": BenchResult.from_json,
+    "bench comparison": BenchComparison.from_json,
+    "answers": AnswersRecord.from_json,
 }
 """Kinds that are read into the very type that wrote them."""
 

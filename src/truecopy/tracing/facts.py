@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from truecopy.encoding import in_tables, written_once
+
 ORIGINS = ("same", "view", "new", "adopted", "lazy", "unknown")
 EFFECTS = ("mutated", "resized", "replaced")
 PHASES = ("forward", "backward", "recompute", "optimizer")
@@ -24,6 +26,7 @@ OWNERS = (
 )  # fmt: skip
 
 
+@written_once
 @dataclass(frozen=True, slots=True)
 class Site:
     """One place in a source file: as exact as Python keeps it."""
@@ -189,6 +192,7 @@ class Survivor:
     holders: tuple[str, ...]  # paths of who holds it, as far as they were found
 
 
+@in_tables
 @dataclass(frozen=True, slots=True)
 class Event:
     """One call of the user, or one operation that belongs to no call."""
@@ -215,6 +219,7 @@ class Event:
     stop_ns: int
 
 
+@in_tables
 @dataclass(frozen=True, slots=True)
 class Moment:
     """Memory over a stretch of events: the record keeps a bounded number of stretches."""
@@ -228,6 +233,7 @@ class Moment:
     by_owner: tuple[int, ...]  # bytes at high_bytes, one for each of OWNERS
 
 
+@in_tables
 @dataclass(frozen=True, slots=True)
 class StorageLife:
     """One block of memory: where it came from, how long it lived, who looked at it."""

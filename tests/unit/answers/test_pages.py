@@ -16,6 +16,8 @@ from truecopy.answers.claims import is_race
 from truecopy.answers.record import Figure
 from truecopy.answers.topics import TOPICS, load
 
+pytestmark = pytest.mark.usefixtures("objects_frozen")
+
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "docs" / "answers"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)

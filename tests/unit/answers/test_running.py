@@ -17,6 +17,8 @@ from truecopy.answers.record import Figure
 from truecopy.answers.running import figure_of, run, run_proof
 from truecopy.answers.topics import TOPICS, load
 
+pytestmark = pytest.mark.usefixtures("objects_frozen")
+
 PROOFS = [(topic, proof) for topic in TOPICS for proof in load(topic).proofs]
 OTHERS = [pair for pair in PROOFS if re.search("jax|tensorflow", pair[1].__name__)]
 HERE = [pair for pair in PROOFS if pair not in OTHERS]
@@ -169,7 +171,7 @@ def test_the_record_is_plain_data() -> None:
     """The record goes through JSON, with the outcome of each claim, and says whether it is clean."""
     record = run([answer_of(passes, fails)])
     data = json.loads(json.dumps(record.to_json()))
-    assert (data["kind"], data["is_clean"]) == ("answers", False)
+    assert (data["kind"], data["clean"]) == ("answers", False)
     assert [claim["outcome"] for claim in data["topics"][0]["claims"]] == [
         "agrees",
         "does not agree",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from operator import attrgetter
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +18,7 @@ from truecopy.explaining.facts import Explanation
 from truecopy.explaining.layouts import laid_out, layout_of
 from truecopy.explaining.lookup import all_explanations
 from truecopy.explaining.watching import Sample, watch
+from truecopy.reports.operations import html
 
 LEFT_OUT_BY_THE_DATABASE = (
     "tensor", "as_tensor", "asarray", "from_numpy", "numpy", "detach", "type_as", "new_tensor", "cpu", "to",
@@ -24,7 +28,7 @@ LEFT_OUT_BY_THE_DATABASE = (
 AGAIN = (
     "reshape", "contiguous", "flatten", "to", "expand", "add", "squeeze", "nn.functional.dropout",
     "__getitem__", "narrow", "cat", "linalg.inv", "tensor", "from_numpy", "detach", "data",
-    "nn.Module.state_dict", "item", "resize_",
+    "nn.Module.state_dict", "item", "resize_", "half", "conj", "stack", "zero_", "relu_", "requires_grad_",
 )  # fmt: skip
 """Operations that are watched again here; `make operations` watches all of them."""
 
@@ -87,6 +91,42 @@ def test_what_the_database_leaves_out_is_known(name: str) -> None:
 def test_an_operation_is_found_by_every_way_to_write_it(spelling: str, name: str) -> None:
     """Functions, methods, in-place forms, aliases, with what stands before them and without."""
     assert tc.explain(spelling).name == name
+
+
+def test_every_spelling_is_one_that_torch_has() -> None:
+    """Whatever is said to be a way to write an operation can be written so."""
+    for one in all_explanations():
+        for spelling in one.spellings:
+            name = re.sub(r"\((inplace|assign)=True\)$| = \.\.\.$", "", spelling)
+            if name.startswith("torch.") and "(" not in name:
+                attrgetter(name.removeprefix("torch."))(torch)
+                assert not isinstance(attrgetter(name.removeprefix("torch."))(torch), torch.dtype)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("torch.Tensor.half", "new memory or its input itself"),
+        ("clamp_", "`clamp_` works in place"),
+        ("zero_", "works in place, and returns its input itself"),
+        ("resize_", "works in place, and returns its input itself"),
+        ("F.dropout", "`inplace=True` works in place"),
+        ("torch.Tensor.arccos_", "`acos_` works in place"),
+        ("conj", "a view or its input itself"),
+        ("cuda", "not seen here: no sample ran"),
+    ],
+)
+def test_what_a_stranger_would_take_amiss(name: str, said: str) -> None:
+    """Forms in place say so, and what depends on the dtype is seen with more than one."""
+    assert said in tc.explain(name).sentence
+
+
+@pytest.mark.parametrize(
+    "name", ["stack", "cat", "vstack", "__getitem__", "relu_", "nn.functional.linear"]
+)
+def test_gradient_that_flows_is_seen(name: str) -> None:
+    """Through lists of tensors, through indices, and in place."""
+    assert tc.explain(name).autograd.flows
 
 
 def test_a_name_that_is_not_known_gets_the_nearest() -> None:
@@ -159,3 +199,9 @@ def test_the_command_offers_what_is_near(capsys: pytest.CaptureFixture[str]) -> 
     """A misspelled name is an error of usage."""
     assert main(["explain", "contigous"]) == 2
     assert "Did you mean contiguous" in capsys.readouterr().err
+
+
+def test_the_page_in_the_docs_is_of_this_data() -> None:
+    """What `truecopy explain --page docs/operations.html --force` would write stands there."""
+    page = Path(__file__).parents[3] / "docs" / "operations.html"
+    assert page.read_text("utf-8").rstrip() == html(all_explanations()).rstrip()

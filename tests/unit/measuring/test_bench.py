@@ -20,7 +20,10 @@ from truecopy.measuring.sizes import elements_of
 from truecopy.measuring.uses import CONTIGUOUS, MAKING, break_even
 from truecopy.measuring.verdict import LEAST_ROUNDS, Verdict
 from truecopy.records import Record
+from truecopy.reports.benches.page import data_of, html
 from truecopy.reports.terminal import render
+
+pytestmark = pytest.mark.usefixtures("objects_frozen")
 
 FEW = ("clone", "contiguous", "torch.tensor")
 
@@ -334,19 +337,25 @@ def test_plots(tmp_path: Path, kind: str, suffix: str) -> None:
         save_plot(found, tmp_path / "a.txt")
 
 
-def test_the_page_escapes_names() -> None:
-    """The page has every method, runs no script, and takes no name for markup."""
-    from truecopy.reports.benches.page import bench_page
+def test_the_page_has_every_method_and_no_markup_of_theirs() -> None:
+    """The page's data has each method with its verdict, and no name becomes markup."""
 
     def sly(x: torch.Tensor) -> torch.Tensor:
         return x.clone()
 
     sly.__name__ = "<script>alert(1)</script>"
-    page = bench_page(bench(["clone", "contiguous", sly]))
-    assert "<script" not in page
-    assert "&lt;script&gt;" in page
-    assert "<s>" in page
-    assert page.count("<svg") == 1
+    found = bench(["clone", "contiguous", sly])
+    (cell,) = data_of(found)["cells"]
+    rows = [
+        dict(zip(cell["methods"]["columns"], row, strict=True)) for row in cell["methods"]["rows"]
+    ]
+    by_name = {row["method"]: row for row in rows}
+
+    assert by_name["clone"]["verdict"] == "reference"
+    assert by_name["contiguous"]["struck"]
+    assert ["breaks", "returns the same tensor"] in by_name["contiguous"]["facts"]
+    assert len(by_name[sly.__name__]["drawn"]) == 3
+    assert "<script>alert" not in html(found)
 
 
 def test_advice_is_of_what_was_measured() -> None:

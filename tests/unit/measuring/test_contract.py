@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from truecopy.measuring import kept
 from truecopy.measuring.cells import Cell, in_mode
 from truecopy.measuring.contract import Watch, check, same_bits
 from truecopy.measuring.finding import every_method
@@ -214,3 +215,27 @@ def test_bits_of_any_dtype(dtype: torch.dtype) -> None:
     made = SHAPES["transposed"](64, dtype, "cpu")
     assert same_bits(made, made.clone())
     assert not same_bits(torch.zeros(2), -torch.zeros(2))
+
+
+class Sham:
+    """A snapshot that keeps nothing: what it would put back is what the source holds by then."""
+
+    def __init__(self, sources: dict[str, Any]) -> None:
+        self.sources = sources
+
+    def update(self) -> None:
+        """Keep a view, and no byte."""
+
+    def restore(self) -> None:
+        """Put the source into itself."""
+
+
+def test_a_snapshot_that_shares_memory_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept is read when the source has been overwritten, and the source is then as it was."""
+    monkeypatch.setattr(kept, "Snapshot", Sham)
+    (method,) = (one for one in FILLS if one.name == "Snapshot.update")
+    source = torch.arange(6.0).view(2, 3).t()
+    found = checked(method, source)
+
+    assert found.broken == ("other values",)
+    assert source.flatten().tolist() == [0, 3, 1, 4, 2, 5]

@@ -9,8 +9,17 @@ import torch
 
 from truecopy.measuring.clock import Usage
 from truecopy.measuring.faster import faster, torch_threads
-from truecopy.measuring.rounds import BLOCK_SECONDS, Blocks, Entry, calibrate, run_round
+from truecopy.measuring.rounds import (
+    BLOCK_SECONDS,
+    Blocks,
+    Entry,
+    calibrate,
+    objects_set_aside,
+    run_round,
+)
 from truecopy.measuring.verdict import LEAST_ROUNDS
+
+pytestmark = pytest.mark.usefixtures("objects_frozen")
 
 
 class FakeClock:
@@ -176,3 +185,16 @@ def test_too_little_time_is_said(clock: FakeClock) -> None:
 
     found = faster(call, call, torch.zeros(4), seconds=5, clock=clock)
     assert (found.word, found.reason) == ("cannot tell", "too-few-rounds")
+
+
+def test_who_has_frozen_objects_finds_them_frozen() -> None:
+    """A program that froze its objects, as servers do before they fork, keeps them so."""
+    before = gc.get_freeze_count()
+    assert before
+    with objects_set_aside():
+        pass
+    assert gc.get_freeze_count() == before
+    gc.unfreeze()
+    with objects_set_aside():
+        assert gc.get_freeze_count()
+    assert not gc.get_freeze_count()

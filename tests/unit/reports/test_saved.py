@@ -7,13 +7,16 @@ import pytest
 import torch
 
 import truecopy as tc
+from benches import measured, slowed
 from trace_examples import HOSTILE, hostile, large
 from traces import example
+from truecopy.answers.record import AnswersRecord, ClaimRun, Figure, Ran, TopicRun
 from truecopy.errors import CannotRead, UsageError
 from truecopy.files.checkpoint import Checkpoint
 from truecopy.files.compaction import Compaction
 from truecopy.files.comparison import compare
 from truecopy.files.inspection import inspect
+from truecopy.measuring.comparison import compare_benches
 from truecopy.memory.aliases import StorageUse
 from truecopy.reports.forms import FORMS, text_of
 from truecopy.reports.json import dumps
@@ -26,6 +29,20 @@ from truecopy.tracing.ranks import TracesRecord
 
 def checkpoint(obj: object) -> Checkpoint:
     return Checkpoint(Path("model.pt"), "torch", obj, 4_197_000)
+
+
+def answers() -> AnswersRecord:
+    """A topic with a claim of each outcome, one of them about time."""
+    figure = Figure("a", "b", "faster", 0.5, 0.4, 0.6, 20, "", "slower", (1.5, None))
+    proofs = (
+        Ran("views", "a view shares memory", "agrees"),
+        Ran("race", "a is slower", "does not agree", "it is faster", figure),
+    )
+    claims = (
+        ClaimRun("Part one", "clone copies", "holds", "", proofs),
+        ClaimRun("Part two", "on a GPU", "not testable here", "there is none", ()),
+    )
+    return AnswersRecord((TopicRun("methods", "Which one?", "an article", "clone.", claims),))
 
 
 def records() -> dict[str, object]:
@@ -45,6 +62,9 @@ def records() -> dict[str, object]:
         "trace": example(),
         "traces": TracesRecord("train.py", (example(), large(events=50))),
         "trace comparison": compare_traces(example(), large(events=50), ("a.json", "b.json")),
+        "bench": measured(),
+        "bench comparison": compare_benches(measured(), slowed(measured()), ("a.json", "b.json")),
+        "answers": answers(),
     }
 
 
@@ -113,6 +133,13 @@ def test_what_is_no_record_is_refused(content: bytes, said: str, tmp_path: Path)
 def test_every_form_of_a_trace(form: str) -> None:
     """A trace has every form."""
     assert text_of(example(), form)
+
+
+def test_a_bench_has_a_page() -> None:
+    """What `bench --html` writes and what `report --format html` makes of the record is one page."""
+    assert "<!DOCTYPE html>" in text_of(RECORDS["bench"], "html")
+    with pytest.raises(UsageError, match="a record of kind bench has no report of form perfetto"):
+        text_of(RECORDS["bench"], "perfetto")
 
 
 @pytest.mark.parametrize("form", ["html", "perfetto"])
