@@ -303,7 +303,9 @@ def _changes(record: Any, width: int) -> list[str]:
 
 
 def _explanation(record: Any, width: int) -> list[str]:
-    pass
+    from truecopy.reports.explanations import lines_of
+
+    return lines_of(record, width)
 
 
 def _ranks(record: Any, width: int) -> list[str]:
