@@ -26,7 +26,16 @@ _READERS: dict[str, Callable[[dict[str, Any], str | None], Any]] = {
 }
 """Kinds that are read into the very type that wrote them."""
 
-_KEPT = ("inspection", "compaction", "comparison", "aliases", "plan", "explanation")
+_KEPT = (
+    "inspection",
+    "compaction",
+    "comparison",
+    "aliases",
+    "plan",
+    "explanation",
+    "capture",
+    "capture comparison",
+)
 """Kinds of which reports need the fields alone."""
 
 

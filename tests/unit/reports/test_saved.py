@@ -45,6 +45,17 @@ def answers() -> AnswersRecord:
     return AnswersRecord((TopicRun("methods", "Which one?", "an article", "clone.", claims),))
 
 
+def captures() -> dict[str, object]:
+    """What was captured of a model, and the same beside a capture of another input."""
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+    taken = []
+    for value in (1.0, 2.0):
+        with tc.capture(model) as one:
+            model(torch.full((1, 3), value))
+        taken.append(one)
+    return {"capture": taken[0].record, "capture comparison": taken[0].compare(taken[1])}
+
+
 def records() -> dict[str, object]:
     """One record of each kind, with something in each of its sections."""
     weight = torch.zeros(1024, 1024)
@@ -65,6 +76,7 @@ def records() -> dict[str, object]:
         "bench": measured(),
         "bench comparison": compare_benches(measured(), slowed(measured()), ("a.json", "b.json")),
         "answers": answers(),
+        **captures(),
     }
 
 
