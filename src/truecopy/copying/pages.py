@@ -1,7 +1,7 @@
 """Huge pages under fresh blocks: asked for before first touch, and only while they come fast.
 
-In: blocks that nobody has touched yet. Out: nothing but pages; the blocks stay torch's own, resizable,
-picklable, each freed by itself.
+In: new blocks. Out: nothing but pages, where these are not there yet; the blocks stay torch's own,
+resizable, picklable, each freed by itself.
 
 The kernel clears memory page by page at first touch. Asked before that (`madvise`), it clears 2 MiB at a
 time. A block begins behind a few bytes of the allocator, which have touched the first of the small

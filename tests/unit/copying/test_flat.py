@@ -148,3 +148,15 @@ def test_copies_made_in_inference_mode_are_ordinary(inference: bool) -> None:
         assert torch.is_inference_mode_enabled() is inference
     assert torch.is_grad_enabled()
     assert not any(map(torch.is_inference, copied))
+
+
+def test_large_lazy_tensors_stay_lazy() -> None:
+    """A copy-on-write tensor of megabytes is read as it is, alone and among others like it."""
+    source = torch.arange(700_000)
+    lazy = torch._lazy_clone(source)
+    copied = [tc.copy(lazy), *tc.copy([lazy, torch.ones_like(lazy)])]
+
+    assert _torch.is_copy_on_write(lazy)
+    assert torch.equal(copied[0], source)
+    assert torch.equal(copied[1], source)
+    assert not any(map(_torch.is_copy_on_write, copied))
