@@ -48,15 +48,39 @@ def test_many_are_cloned_and_written_as_one_by_one() -> None:
     """The batched calls give what loops of the public ones give, and move version counters."""
     sources = [torch.tensor([-0.0, float("nan")]), torch.ones(2, 3).t()]
     clones = _torch.clone_all(sources)
+    alike = _torch.clone_all(sources[1:] * 2, alike=True)
     targets = [torch.empty_like(source) for source in sources]
     before = [target._version for target in targets]
     _torch.copy_all(targets, sources)
 
-    for made in (clones, targets):
-        for new, old in zip(made, sources, strict=True):
+    for made, of in ((clones, sources), (targets, sources), (alike, sources[1:] * 2)):
+        for new, old in zip(made, of, strict=True):
             assert new.stride() == old.stride()
             assert torch.equal(new.view(torch.int32), old.view(torch.int32))
     assert all(t._version > b for t, b in zip(targets, before, strict=True))
+    assert len({new.untyped_storage().data_ptr() for new in (*clones, *alike)}) == 4
+
+
+def test_nothing_is_recorded_and_modes_come_back() -> None:
+    """What is made while nothing is recorded is ordinary, in inference mode too; then all is as before."""
+    source = torch.ones(2, requires_grad=True)
+    for inference, grad in ((False, True), (False, False), (True, False)):
+        with torch.inference_mode(inference), torch.set_grad_enabled(grad):
+            with _torch.Unrecorded():
+                made = source * 2
+            assert torch.is_inference_mode_enabled() is inference
+            assert torch.is_grad_enabled() is grad
+        assert not made.is_inference()
+        assert not made.requires_grad
+
+
+def test_addresses_are_read_without_materializing() -> None:
+    """The address of a first element, of lazy tensors too, which stay lazy."""
+    source = torch.arange(8.0)
+    lazy = torch._lazy_clone(source)
+
+    assert _torch.address_as_is(lazy[2:]) == _torch.storage_address(source) + 8
+    assert _torch.is_copy_on_write(lazy)
 
 
 def test_subclasses_are_made_on_given_memory() -> None:

@@ -59,8 +59,8 @@ def copy(
     >>> tc.relate(both["x"], both["head"]).shares_memory, tc.relate(both, x).shares_memory
     (True, False)
     """
-    as_usual = (alias, grad, share, device) == ("preserve", "detach", (), None)
-    if as_usual and into is None and is_one_plain(obj):
+    as_usual = (alias, grad, share, device) == ("preserve", "detach", (), None) and into is None
+    if as_usual and is_one_plain(obj):
         one: T = copy_one_plain(obj)
         return one
     if as_usual and (flat := copy_flat(obj)) is not None:

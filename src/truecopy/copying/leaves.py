@@ -18,6 +18,7 @@ from truecopy import _torch
 from truecopy.copying.blocks import Block, Member, Move, dense_block, span_block
 from truecopy.copying.gradient import attach
 from truecopy.copying.options import Options
+from truecopy.copying.pages import HUGE_PAGE
 from truecopy.copying.transfer import LARGE, Pair, transfer
 from truecopy.errors import CannotCopy, NotIndependent
 from truecopy.memory.groups import Partition, Table, partition, tabulate
@@ -29,7 +30,7 @@ from truecopy.structure.walk import Walk
 AxisOf = Callable[[int], int]
 """Where the copy of a row has its new axis, if it has one."""
 
-_REQUIRES_GRAD = operator.attrgetter("requires_grad")
+_REQUIRES_GRAD, _DTYPE, _NBYTES = map(operator.attrgetter, ("requires_grad", "dtype", "nbytes"))
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -130,7 +131,6 @@ def is_one_plain(obj: Any) -> bool:
         return (
             is_bare(obj)
             and obj.is_contiguous()
-            and obj.nbytes < LARGE
             and obj.dtype not in _torch.NOT_MOVED_AS_IS
             and not _torch.in_dual_level()
             and obj.untyped_storage().nbytes() >= obj.storage_offset() * obj.itemsize + obj.nbytes
@@ -139,9 +139,9 @@ def is_one_plain(obj: Any) -> bool:
 
 def copy_one_plain(source: Any) -> Any:
     """The copy of one such tensor. Allocates its bytes."""
-    # In this order: leaving inference mode turns gradient on.
-    with _torch.disable_torch_function(), torch.inference_mode(False), torch.no_grad():
-        return finish(source, source.clone())
+    with _torch.disable_torch_function(), _torch.Unrecorded():
+        small = source.nbytes < HUGE_PAGE
+        return finish(source, source.clone() if small else clones_of([source], alike=True)[0])
 
 
 # --- plain tensors: many at once ----------------------------------------------------------------
@@ -155,26 +155,39 @@ def copy_plain(leaves: Sequence[Any], layout: Layout, options: Options, copies: 
     dtypes = [leaves[row].dtype for row in layout.plain]
     if not _torch.NOT_MOVED_AS_IS.isdisjoint(dtypes):
         is_large |= np.array([dtype in _torch.NOT_MOVED_AS_IS for dtype in dtypes])
-    small, large = rows[~is_large].tolist(), rows[is_large].tolist()
-    if options.device is not None and options.device.type != "cpu":
-        small, large = [], layout.plain
-    sources = [leaves[row] for row in small]
-    fresh = _torch.clone_all(sources) if sources else []
-    blocks = [torch.empty_like(leaves[row], device=options.device) for row in large]
-    pairs = [
-        (_torch.as_bytes(block), _torch.as_bytes(leaves[row]))
-        for row, block in zip(large, blocks, strict=True)
-    ]
+    for some in (rows[~is_large].tolist(), rows[is_large].tolist()):
+        sources = [leaves[row] for row in some]
+        new = finish_all(sources, clones_of(sources, options.device))
+        for row, copied in zip(some, new, strict=True):
+            copies[row] = copied
+
+
+def clones_of(
+    sources: list[torch.Tensor], device: torch.device | None = None, *, alike: bool = False
+) -> list[torch.Tensor]:
+    """Dense tensors on the CPU byte by byte, each in new memory of its own, there or on `device`.
+
+    Of those known to be `alike`, the first answers for all where it can.
+    """
+    asked = sources[:1] if alike else sources
+    as_usual = _torch.NOT_MOVED_AS_IS.isdisjoint(map(_DTYPE, asked))
+    stays = device is None or device.type == "cpu"
+    if as_usual and stays and max(map(_NBYTES, asked), default=0) < LARGE:
+        return _torch.clone_all(sources, alike=alike) if sources else []
+    new = [torch.empty_like(source, device=device) for source in sources]
+    pairs = list(zip(new, sources, strict=True))
+    if not as_usual:
+        pairs = [(_torch.as_bytes(block), _torch.as_bytes(source)) for block, source in pairs]
     transfer(pairs, fresh=True)
-    for row, new in zip(small, finish_all(sources, fresh), strict=True):
-        copies[row] = new
-    for row, new in zip(large, blocks, strict=True):
-        copies[row] = finish(leaves[row], new)
+    return new
 
 
-def finish_all(sources: list[torch.Tensor], fresh: list[torch.Tensor]) -> list[torch.Tensor]:
+def finish_all(
+    sources: list[torch.Tensor], fresh: list[torch.Tensor], *, alike: bool = False
+) -> list[torch.Tensor]:
     """`finish` for many, which most of them do not need."""
-    if set(map(type, sources)) == {torch.Tensor} and not any(map(_REQUIRES_GRAD, sources)):
+    asked = sources[:1] if alike else sources
+    if set(map(type, asked)) == {torch.Tensor} and not any(map(_REQUIRES_GRAD, asked)):
         return fresh
     return [finish(source, new) for source, new in zip(sources, fresh, strict=True)]
 

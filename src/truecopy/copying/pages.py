@@ -1,7 +1,7 @@
 """Huge pages under fresh blocks: asked for before first touch, and only while they come fast.
 
-In: blocks that nobody has touched yet. Out: nothing but pages; the blocks stay torch's own, resizable,
-picklable, each freed by itself.
+In: new blocks. Out: nothing but pages, where these are not there yet; the blocks stay torch's own,
+resizable, picklable, each freed by itself.
 
 The kernel clears memory page by page at first touch. Asked before that (`madvise`), it clears 2 MiB at a
 time. A block begins behind a few bytes of the allocator, which have touched the first of the small
@@ -18,6 +18,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,9 @@ _SLOW = 2e9
 
 _PATIENCE = 32 << 20
 """Bytes that go into small pages before huge ones are tried again; four times as many at each failure."""
+
+_STRETCH = 32 << 20
+"""Bytes of neighboring blocks that are looked at as one: all new, or all used before."""
 
 _MOST_TOUCHED = 64
 """Small pages of a huge one that may be there already. With more of them, this is memory used before."""
@@ -70,8 +74,8 @@ class FreshPages:
 
     @classmethod
     def under(cls, blocks: Sequence[torch.Tensor]) -> FreshPages:
-        """Ask for huge pages under all of the blocks."""
-        found = cls(_spans(blocks))
+        """Ask for huge pages where the blocks lie in memory that was not used before."""
+        found = cls([span for span in _spans(blocks) if _is_untouched(span)])
         found.asking = found._advise(_MADV_HUGEPAGE)
         if found.asking:
             found._gather(blocks)
@@ -110,9 +114,9 @@ class FreshPages:
         touched = sorted({block.data_ptr() // HUGE_PAGE * HUGE_PAGE for block in blocks})
         resident = ctypes.create_string_buffer(HUGE_PAGE // _PAGE)
         for low, high in self.spans:
-            for start in touched:
-                if not low <= start <= high - HUGE_PAGE:
-                    continue
+            for start in touched[
+                bisect_left(touched, low) : bisect_right(touched, high - HUGE_PAGE)
+            ]:
                 if _kernel.mincore(start, HUGE_PAGE, resident) != 0:
                     return
                 if sum(resident.raw) > _MOST_TOUCHED:
@@ -129,6 +133,15 @@ def _is_slow(nbytes: int, elapsed: float) -> bool:
     return nbytes < _SLOW * elapsed
 
 
+def _is_untouched(span: tuple[int, int]) -> bool:
+    """Whether the page in the middle is not there yet.
+
+    The allocator hands out again what was freed, of any size. Its pages are there, and as fast as any.
+    """
+    middle, resident = sum(span) // 2 // _PAGE * _PAGE, ctypes.create_string_buffer(1)
+    return bool(_kernel.mincore(middle, 1, resident) == 0 and not resident.raw[0] & 1)
+
+
 def advise(blocks: Sequence[torch.Tensor]) -> bool:
     """Ask for huge pages under blocks that nobody has touched yet; whether there was one to ask for."""
     return FreshPages(_spans(blocks))._advise(_MADV_HUGEPAGE)
@@ -137,16 +150,17 @@ def advise(blocks: Sequence[torch.Tensor]) -> bool:
 def _spans(blocks: Sequence[torch.Tensor]) -> Spans:
     """Pages under blocks, in stretches of a huge page and more.
 
-    Blocks that lie page by page, as consecutive allocations do, are one stretch.
+    Blocks that lie page by page, as consecutive allocations do, are one stretch, up to a length.
     """
-    if _kernel is None:
+    lengths = [block.nbytes for block in blocks]
+    if _kernel is None or sum(lengths) < HUGE_PAGE:
         return []
     merged: Spans = []
-    for low, high in sorted(
-        (block.data_ptr(), block.data_ptr() + block.nbytes) for block in blocks
-    ):
-        if merged and low - merged[-1][1] <= 2 * _PAGE:
-            merged[-1] = (merged[-1][0], high)
+    for low, length in sorted(zip([block.data_ptr() for block in blocks], lengths, strict=True)):
+        start, end = merged[-1] if merged else (0, 0)
+        high = low + length
+        if merged and low - end <= 2 * _PAGE and end - start < _STRETCH:
+            merged[-1] = (start, high)
         else:
             merged.append((low, high))
     whole = [(-(-low // _PAGE) * _PAGE, high // _PAGE * _PAGE) for low, high in merged]

@@ -19,7 +19,7 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 def transfer(pairs: list[Pair], *, fresh: bool = False) -> None:
     """Write each source into its destination: small ones in one call, large ones one by one.
 
-    With `fresh`, nobody has touched the destinations yet.
+    With `fresh`, the destinations are new, and hold nothing that anybody waits for.
     """
     small = [pair for pair in pairs if pair[0].nbytes < LARGE]
     large = [pair for pair in pairs if pair[0].nbytes >= LARGE]

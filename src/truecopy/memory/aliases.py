@@ -167,6 +167,8 @@ class Aliases(Record):
         return f"<Aliases of {self._walk.name}: {self.tensors} values, {len(self.groups)} groups share>"
 
     def _met_again(self) -> Iterable[int]:
+        if not self._walk.again:
+            return []
         together = {row for group in self._partition.shared for row in group}
         return [row for row in self._walk.again if row not in together]
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
@@ -54,11 +55,8 @@ def tabulate(values: Sequence[Any], bare: Collection[int] = ()) -> Table:
     table = Table(values, low, high, {})
     if len(bare) == len(values) > 0:
         with _torch.disable_torch_function():
-            dense = all(map(torch.Tensor.is_contiguous, values))
-            if dense and not _torch.any_copy_on_write(values):
-                length = np.fromiter([tensor.nbytes for tensor in values], np.int64, len(values))
-                if _place(table, length):
-                    return table
+            if _place_dense(table) and not _torch.any_copy_on_write(values):
+                return table
     for row, value in enumerate(values):
         if row in bare and value.is_contiguous() and not _torch.is_copy_on_write(value):
             start, length = value.data_ptr(), value.nbytes
@@ -83,35 +81,60 @@ def tabulate_to_compare(walked: Walk) -> Table:
             if walked.alike == count and isinstance(first := read(values[0]), Region):
                 _, table.run, table.steps = first.canonical
                 length = np.full(count, first.span[1] - first.span[0], np.int64)
-                if _place(table, length):
+                if _place(table, length, *columns(values, STORAGE_ADDRESSES, OFFSETS)):
                     return table
-            elif all(map(torch.Tensor.is_contiguous, values)):
-                length = column([tensor.nbytes for tensor in values], count)
-                if _place(table, length):
-                    return table
+            elif _place_dense(table):
+                return table
     return tabulate(values, walked.bare)
 
 
-def _place(table: Table, length: Ints) -> bool:
+def _place_dense(table: Table) -> bool:
+    """Fill in where bare tensors lie; False where one is not dense, or its memory was freed."""
+    dense, *numbers = columns(table.values, _IS_DENSE, LENGTHS, STORAGE_ADDRESSES, OFFSETS)
+    return bool(dense.all()) and _place(table, *numbers)
+
+
+def _place(table: Table, length: Ints, start: Ints, offset: Ints) -> bool:
     """Fill in where bare tensors of known length lie; False where the memory of one was freed."""
-    tensors = table.values
-    start = column(map(_torch.storage_address_as_is, tensors), len(tensors))
     if np.any((start == 0) & (length > 0)):
         return False
-    offset = column(map(_OFFSET, tensors), len(tensors))
     if offset.any():
-        offset *= column([tensor.itemsize for tensor in tensors], len(tensors))
+        offset *= columns(table.values, ITEMSIZES)[0]
     table.low, table.high, table.storages = start + offset, start + offset + length, start
     return True
 
 
-def column(numbers: Iterable[int], length: int) -> Ints:
-    """Numbers as an array."""
-    return np.fromiter(numbers, np.int64, length)
+Column = Callable[[Sequence[torch.Tensor]], Iterable[int]]
+"""One number of each tensor, read in a C loop."""
+
+ADDRESSES: Column = partial(map, _torch.address_as_is)
+STORAGE_ADDRESSES: Column = partial(map, _torch.storage_address_as_is)
+OFFSETS: Column = partial(map, torch.Tensor.storage_offset)
+LENGTHS: Column = partial(map, attrgetter("nbytes"))
+ITEMSIZES: Column = partial(map, attrgetter("itemsize"))
+_IS_DENSE: Column = partial(map, torch.Tensor.is_contiguous)
+_LAZY: Column = partial(map, _torch.is_copy_on_write_as_is)
+_STORAGES = partial(map, torch.Tensor.untyped_storage)
 
 
-_OFFSET: Callable[[Any], Any] = torch.Tensor.storage_offset
-_STORAGE: Callable[[Any], Any] = torch.Tensor.untyped_storage
+def rooms(tensors: Sequence[torch.Tensor]) -> Iterable[int]:
+    """The sizes of their storages."""
+    return map(_torch.storage_bytes, _STORAGES(tensors))
+
+
+_AT_ONCE = 4096
+"""Tensors that are asked everything before the next: what they keep stays in the cache meanwhile."""
+
+
+def columns(tensors: Sequence[torch.Tensor], *readers: Column) -> list[Ints]:
+    """One array for each reader."""
+    count = len(tensors)
+    read = [np.empty(count, np.int64) for _ in readers]
+    for start in range(0, count, _AT_ONCE):
+        part = tensors[start : start + _AT_ONCE]
+        for numbers, reader in zip(read, readers, strict=True):
+            numbers[start : start + len(part)] = np.fromiter(reader(part), np.int64, len(part))
+    return read
 
 
 @dataclass(slots=True)
@@ -201,15 +224,12 @@ def _within_storages(table: Table, clusters: list[list[int]]) -> list[list[int]]
 
 def _to_be_read(table: Table, rows: Ints, tensors: list[torch.Tensor]) -> list[int]:
     """Which of some bare rows end beyond their storage, or are copy-on-write if nobody has asked."""
-    count = len(tensors)
-    if table.storages is None:
-        starts = column(map(_torch.storage_address_as_is, tensors), count)
-    else:
-        starts = table.storages[rows]
-    rooms = column(map(_torch.storage_bytes, map(_STORAGE, tensors)), count)
-    found = table.high[rows] > starts + rooms
-    if table.is_late:
-        found |= np.fromiter(map(_torch.is_copy_on_write_as_is, tensors), np.bool_, count)
+    known = table.storages
+    starts = columns(tensors, STORAGE_ADDRESSES)[0] if known is None else known[rows]
+    room, *lazy = columns(tensors, rooms, *([_LAZY] if table.is_late else []))
+    found = table.high[rows] > starts + room
+    for flags in lazy:
+        found |= flags != 0
     asked: list[int] = rows[found].tolist()
     return asked
 

@@ -48,6 +48,8 @@ class Rebuilder:
         """The copy of the walk's root, given the copies of its leaves by the ids of their sources."""
         for key, kept in self.walk.kept.items():
             self.memo.setdefault(key, kept.value)
+        for key, value in self.walk.empty.items():
+            self.memo.setdefault(key, type(value)())
         known = self.memo.keys() & leaves.keys() if self.memo else ()
         for key in known:  # copied before, by whoever passed the memo
             del leaves[key]

@@ -8,7 +8,7 @@ object comes after all that it holds (but for cycles): the order in which copies
 from __future__ import annotations
 
 import enum
-from collections import ChainMap
+from collections import ChainMap, OrderedDict
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -104,6 +104,7 @@ class Walk:
     again: dict[int, list[Place]] = field(default_factory=dict)
     program: list[tuple[Op, Node]] = field(default_factory=list)
     nodes: MutableMapping[int, Node] = field(default_factory=dict)
+    empty: dict[int, Any] = field(default_factory=dict)  # containers that need no node: see `walk`
     leaf_of: dict[int, int] = field(default_factory=dict)
     functions: list[tuple[Any, Place]] = field(default_factory=list)
     weakrefs: list[tuple[Any, Place]] = field(default_factory=list)
@@ -145,7 +146,8 @@ class Walk:
 
     def contains(self, value: Any) -> bool:
         """Whether this very object was met."""
-        return id(value) in self.nodes or id(value) in self.leaf_of
+        key = id(value)
+        return key in self.nodes or key in self.leaf_of or key in self.empty
 
 
 def _is_roundabout(place: Place) -> bool:
@@ -204,6 +206,9 @@ def walk(
 
     `parts_of` tells what an object holds, where its own protocol is not asked: who walks for a purpose
     may leave parts out, or put them into an order.
+
+    A copy of an empty container is a new one of its type. With `protocol`, these are no nodes: every
+    module holds a dozen empty tables of hooks, and together they would be most of a model's nodes.
     """
     found = Walk(root, name)
     kind_of.ask_protocols_again()
@@ -213,8 +218,15 @@ def walk(
 
 _dtype = np.ndarray.dtype.__get__  # a subclass may have put code in its place
 _FILLED_LEAVES = (Kind.TENSOR, Kind.SUBARRAY)
+_BUILT_IN = frozenset((list, dict, set, OrderedDict))
 _MANY = 16
 """Children from which a container is worth a look at all of them at once."""
+_AT_ONCE = 4096
+"""Of more, some at a time: what one question reads of a tensor is in the cache for the next."""
+
+
+def _has_nothing(value: Any) -> bool:
+    return not value and (type(value) is not OrderedDict or not value.__dict__)
 
 
 class _Walker:
@@ -268,9 +280,11 @@ class _Walker:
         found, children = self.found, node.children
         with _torch.disable_torch_function():
             alike = all_alike(children)
-            of_a_kind = alike or all_alike(children, of_one_shape=False)
-            if not all_bare(children, alike=of_a_kind):
-                return False
+            for start in range(0, len(children), _AT_ONCE):
+                some = children[start : start + _AT_ONCE]
+                of_a_kind = alike or all_alike(some, of_one_shape=False)
+                if not all_bare(some, alike=of_a_kind):
+                    return False
         rows = range(len(found.leaves), len(found.leaves) + len(children))
         row_of = dict(zip(map(id, children), rows, strict=True))
         if len(row_of) < len(children) or not row_of.keys().isdisjoint(found.leaf_of):
@@ -303,9 +317,10 @@ class _Walker:
         """
         found = self.found
         leaf_of, leaves, bare = found.leaf_of, found.leaves, found.bare
-        parents, indices = found.parents, found.indices
+        parents, indices, empty = found.parents, found.indices, found.empty
         filled_from = len(node.parts.made_from)
         bare_tensors = self.keep is None
+        empty_ones = self.protocol and self.keep is None
         with _torch.disable_torch_function():
             for index, value in children:
                 if index == filled_from:
@@ -322,6 +337,8 @@ class _Walker:
                     leaves.append(value)
                     parents.append(node)
                     indices.append(index)
+                elif empty_ones and type(value) in _BUILT_IN and _has_nothing(value):
+                    empty[key] = value
                 elif key not in found.nodes:
                     return index, value
         return None

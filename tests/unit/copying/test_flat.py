@@ -74,11 +74,18 @@ def test_one_odd_member_takes_the_ordinary_way(odd: str, place: int) -> None:
 )
 @pytest.mark.parametrize(
     "member",
-    [torch.ones, lambda n: torch.nn.Parameter(torch.ones(n)), lambda n: torch.ones(n).half()],
+    [
+        torch.ones,
+        lambda n: torch.nn.Parameter(torch.ones(n)),
+        lambda n: torch.ones(n).half(),
+        lambda n: torch.ones(n) > 0,
+        lambda n: torch.ones(1, n).expand(1, n)[:, :],
+    ],
 )
-def test_alike_and_apart_are_copied_as_ever(make: Any, member: Any) -> None:
+@pytest.mark.parametrize("count", [1, 2, 2000])
+def test_alike_and_apart_are_copied_as_ever(make: Any, member: Any, count: int) -> None:
     """Type, values, flags and order are kept, and no byte is shared, with the source or inside."""
-    source = make([member(8) for _ in range(2000)])
+    source = make([member(8) for _ in range(count)])
     copied = copy_flat(source)
     pairs = list(zip(values_of(source), values_of(copied), strict=True))
 
@@ -87,6 +94,7 @@ def test_alike_and_apart_are_copied_as_ever(make: Any, member: Any) -> None:
     for old, new in pairs:
         assert type(new) is type(old)
         assert (new.dtype, new.requires_grad, new.is_leaf) == (old.dtype, old.requires_grad, True)
+        assert new.stride() == old.stride()
         assert torch.equal(new, old)
     assert not tc.relate(copied, source).shares_memory
     assert not tc.aliases(copied).groups
@@ -111,3 +119,44 @@ def test_lazy_tensors_stay_lazy() -> None:
     assert _torch.is_copy_on_write(source[0])
     assert _torch.is_copy_on_write(outside)
     assert not tc.relate(copied[0], outside).shares_memory
+
+
+def test_large_ones_are_copied_as_ever() -> None:
+    """Tensors of megabytes, one by one and together, have memory of their own, and the same bytes."""
+    source = [torch.arange(700_000) + i for i in range(3)]
+    copied = copy_flat(source)
+
+    assert all(map(torch.equal, copied, source))
+    assert all(map(torch.equal, map(tc.copy, source), source))
+    assert not tc.relate(copied, source).shares_memory
+    assert not tc.aliases(copied).groups
+
+
+def test_many_are_written_into_what_exists() -> None:
+    """With into=, the short way is not taken: the target is written."""
+    source, target = many(), [torch.zeros(8) for _ in range(100)]
+
+    assert tc.copy(source, into=target) is target
+    assert all(map(torch.equal, target, source))
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_copies_made_in_inference_mode_are_ordinary(inference: bool) -> None:
+    """Whatever mode the caller is in, copies are ordinary tensors, and the mode is as it was."""
+    with torch.inference_mode(inference):
+        copied = [tc.copy(torch.ones(8)), *tc.copy(many())]
+        assert torch.is_inference_mode_enabled() is inference
+    assert torch.is_grad_enabled()
+    assert not any(map(torch.is_inference, copied))
+
+
+def test_large_lazy_tensors_stay_lazy() -> None:
+    """A copy-on-write tensor of megabytes is read as it is, alone and among others like it."""
+    source = torch.arange(700_000)
+    lazy = torch._lazy_clone(source)
+    copied = [tc.copy(lazy), *tc.copy([lazy, torch.ones_like(lazy)])]
+
+    assert _torch.is_copy_on_write(lazy)
+    assert torch.equal(copied[0], source)
+    assert torch.equal(copied[1], source)
+    assert not any(map(_torch.is_copy_on_write, copied))

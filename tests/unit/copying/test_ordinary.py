@@ -1,10 +1,13 @@
 """Copies stay ordinary tensors: resizable, picklable, trainable, each freed by itself."""
 
+from __future__ import annotations
+
 import copy
 import gc
 import io
 import pickle
 import weakref
+from collections import OrderedDict
 from typing import Any
 
 import pytest
@@ -142,3 +145,49 @@ def test_several_threads_may_copy_at_once() -> None:
         results = list(pool.map(lambda _: tc.copy(model), range(40)))
     assert all([payload(p) for p in result.parameters()] == expected for result in results)
     assert len({id(result[0].weight) for result in results}) == 40
+
+
+def test_empty_containers_are_new_and_the_same_where_they_were_the_same() -> None:
+    """Each empty container is copied once, with its attributes, under whatever names it is met."""
+    table: Any = OrderedDict()
+    noted: Any = OrderedDict()
+    noted.note = [1]
+    held = {"list": [], "set": set(), "dict": {}, "table": table, "again": [table], "noted": noted}
+    copied = tc.copy(held)
+
+    assert copied == held
+    assert all(copied[name] is not held[name] for name in held)
+    assert all(type(copied[name]) is type(held[name]) for name in held)
+    assert copied["again"][0] is copied["table"]
+    assert copied["noted"].note == [1]
+    assert copied["noted"].note is not noted.note
+
+
+class WithOwnCopy:
+    """Copies itself, and knows a container that others know."""
+
+    def __init__(self, known: list[Any]) -> None:
+        self.known = known
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> WithOwnCopy:
+        return WithOwnCopy(copy.deepcopy(self.known, memo))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_empty_containers_are_one_for_objects_that_copy_themselves(order: int) -> None:
+    """An object's own __deepcopy__ finds the copy of an empty list that others hold too."""
+    known: list[Any] = []
+    names = dict([("own", WithOwnCopy(known)), ("known", known)][::order])
+    copied = tc.copy(names)
+
+    assert copied["own"].known is copied["known"]
+    assert copied["known"] is not known
+
+
+def test_empty_containers_can_be_shared_by_path() -> None:
+    """share= names an empty container like any other object."""
+    held: dict[str, Any] = {"kept": [], "new": []}
+    copied = tc.copy(held, share=["held['kept']"])
+
+    assert copied["kept"] is held["kept"]
+    assert copied["new"] is not held["new"]

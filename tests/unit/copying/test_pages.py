@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,11 +15,12 @@ from truecopy.copying import pages, transfer
 from truecopy.copying.pages import HUGE_PAGE, FreshPages
 
 MIB = 1 << 20
+PRIVATE = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if sys.platform == "linux" else {}
 
 
 def blocks(*sizes: int) -> list[torch.Tensor]:
-    """Fresh memory of so many bytes each."""
-    return [torch.empty(size, dtype=torch.uint8) for size in sizes]
+    """Memory of so many bytes each, from the kernel: the allocator might have used its own before."""
+    return [torch.frombuffer(mmap.mmap(-1, size, **PRIVATE), dtype=torch.uint8) for size in sizes]
 
 
 def filled(size: int, dtype: torch.dtype = torch.uint8) -> torch.Tensor:
@@ -52,6 +55,18 @@ def test_asks_where_the_kernel_offers() -> None:
     offered = pages._OFFERED.exists() and "[never]" not in pages._OFFERED.read_text()
 
     assert FreshPages.under(blocks(32 * MIB)).asking is offered
+
+
+def test_memory_that_was_used_before_is_left_alone() -> None:
+    """No page is asked for, and no piece is cut, where the allocator hands out what it has had back."""
+    fresh, used = blocks(32 * MIB, 32 * MIB)
+    used.fill_(1)
+
+    begin, end = used.data_ptr(), used.data_ptr() + used.nbytes
+
+    assert FreshPages.under([used]).spans == []
+    assert not FreshPages.under([used]).asking
+    assert all(high <= begin or end <= low for low, high in FreshPages.under([fresh, used]).spans)
 
 
 def test_a_refusal_of_the_system_is_respected(

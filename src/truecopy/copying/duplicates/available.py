@@ -40,7 +40,7 @@ def bytes_of_one(walked: Walk, layout: Layout) -> dict[Space, int]:
 
 def bytes_of_objects(walked: Walk) -> int:
     """The least that Python and torch need for one more structure around its bytes."""
-    return OBJECT_BYTES * (len(walked.leaves) + len(walked.nodes) + 1)
+    return OBJECT_BYTES * (len(walked.leaves) + len(walked.nodes) + len(walked.empty) + 1)
 
 
 def refuse_more_than_there_is(needed: Mapping[Space, int], what: str, way_out: str) -> None:
