@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -219,20 +218,12 @@ def put_back(kept: Kept) -> None:
             drawer.write(then)
     move_in()
     _torch.move_versions(image.counted)
-    now = list(map(_REQUIRES_GRAD, image.tensors))
-    if now != image.requires_grad:
-        for tensor, flag in zip(image.tensors, image.requires_grad, strict=True):
-            if tensor.is_leaf and tensor.requires_grad != flag:
-                tensor.requires_grad_(flag)
     for place, state in kept.hidden:
         drawer = image.drawers[place]
         assert drawer.hidden is not None
         drawer.hidden.write(drawer.owner, state)
     if kept.random is not None:
         kept.random.put_back()
-
-
-_REQUIRES_GRAD = operator.attrgetter("requires_grad")
 
 
 def _refuse_too_much(image: Image) -> None:
