@@ -19,9 +19,9 @@ from typing import Any
 import torch
 
 sys.path.insert(0, str(Path(__file__).parent))
-from ground_truth import Argument, origin, tensors
+from ground_truth import Argument, origin, tensors  # noqa: E402
 
-from truecopy.tracing.verdict import judge
+from truecopy.tracing.verdict import judge  # noqa: E402
 
 RESULT = Path(__file__).with_name("result.json")
 DTYPES = (torch.float32, torch.complex64, torch.int64)

@@ -304,7 +304,7 @@ def _straightened(image: Image, block: Block) -> Block:
 
 
 def way_back(arrangement: Arrangement) -> Callable[[], None]:
-    """How bytes and flags go back into the leaves; raises StructureMismatch, naming all, where they do not fit."""
+    """How bytes and flags go back into the leaves; StructureMismatch, naming all, where they cannot."""
     image = arrangement.image
     if image.memory_is_the_same() and all(type(lazy) is then for lazy, then in image.lazy):
         return lambda: _straight_back(arrangement)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from truecopy import _torch
 from truecopy.copying.duplicates.available import bytes_of_one, refuse_more_than_there_is
 from truecopy.errors import TornSnapshot
 from truecopy.snapshots.changes import Change, changes
-from truecopy.snapshots.contents import Contents, is_same
+from truecopy.snapshots.contents import is_same
 from truecopy.snapshots.disk.describing import describe
 from truecopy.snapshots.disk.loaded import LoadedSnapshot
 from truecopy.snapshots.disk.reading import load
@@ -83,14 +84,16 @@ class Snapshot:
         where the sources have grown. No gradient flows; synchronizes where memory on a device is copied.
         """
         with quietly():
-            image, contents = self._followed()
+            image = self._followed()
             kept = self._to_be_written()
             arrangement = kept.arrangement
-            if arrangement is None or arrangement.image is not image:
+            if arrangement is not None and arrangement.image.layout is image.layout:
+                arrangement = replace(arrangement, image=image)
+            else:
                 if arrangement is None:
                     _refuse_too_much(image)
                 arrangement = arrange(image, self._keeping, arrangement)
-            kept.fill(arrangement, contents, self._keeping)
+            kept.fill(arrangement, image.contents, self._keeping)
             if kept is not self._kept:
                 self._kept, self._spare = kept, self._kept
 
@@ -179,14 +182,11 @@ class Snapshot:
             parts.append(f"{len(self.left_out)} left out")
         return f"<truecopy.Snapshot of {'; '.join(parts)}>"
 
-    def _followed(self) -> tuple[Image, list[Contents]]:
+    def _followed(self) -> Image:
         """The sources as they are now: the image that is there if it still holds, or a new one."""
-        image = self._image
-        if image is not None and (contents := image.follow()) is not None:
-            image.contents = contents
-            return image, contents
-        self._image = image = look(self._sources, self._keeping)
-        return image, image.contents
+        image = None if self._image is None else self._image.follow()
+        self._image = look(self._sources, self._keeping) if image is None else image
+        return self._image
 
     def _to_be_written(self) -> Kept:
         """The set that nobody holds."""

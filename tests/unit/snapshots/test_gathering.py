@@ -49,7 +49,8 @@ def test_leaves_that_are_gathered_keep_the_whole_contract() -> None:
     held = {str(i): tensors[i] for i in order}
     snap = tc.Snapshot(held=held, odd=[torch.full((3,), float(i)) for i in range(50)])
     arrangement = snap._kept.arrangement
-    assert arrangement is not None and arrangement.gathered
+    assert arrangement is not None
+    assert arrangement.gathered
     addresses = [one.data_ptr() for one in tensors]
     for one in tensors:
         one.fill_(-1)
