@@ -224,7 +224,9 @@ def replaced(now: Contents, then: Contents) -> list[tuple[Any, Any]] | None:
         return None
     found = []
     for (key, new), (old_key, old) in zip(objects, before, strict=True):
-        if key is not old_key and not (type(key) is type(old_key) and _is_atom(key) and key == old_key):
+        if key is not old_key and not (
+            type(key) is type(old_key) and _is_atom(key) and key == old_key
+        ):
             return None
         if new is not old:
             if type(new) is not type(old) or not _is_flat(new) or not _is_flat(old):
@@ -249,8 +251,10 @@ FLAT = frozenset((list, tuple, dict))
 
 def _is_flat(value: Any) -> bool:
     """Whether this is a container of plain values."""
-    return type(value) in FLAT and all(map(_is_atom, value)) and (
-        type(value) is not dict or all(map(_is_atom, value.values()))
+    return (
+        type(value) in FLAT
+        and all(map(_is_atom, value))
+        and (type(value) is not dict or all(map(_is_atom, value.values())))
     )
 
 

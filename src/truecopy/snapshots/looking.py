@@ -116,13 +116,14 @@ class Image:
         exchanged: list[tuple[Any, Any]] = []
         for drawer, then in zip(self.drawers, self.contents, strict=True):
             now = drawer.read()
-            if not is_same(now, then):
-                pairs = replaced(now, then)
-                if pairs is None:
-                    return None
-                exchanged += pairs
-                then = now
-            found.append(then)
+            if is_same(now, then):
+                found.append(then)
+                continue
+            pairs = replaced(now, then)
+            if pairs is None:
+                return None
+            exchanged += pairs
+            found.append(now)
         if exchanged:
             return self._with(exchanged, found)
         self.contents = found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -141,13 +141,17 @@ class Snapshot:
         return saving
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> LoadedSnapshot:
+    def load(
+        cls, path: str | os.PathLike[str], *, only: str | Iterable[str] | None = None
+    ) -> LoadedSnapshot:
         """Read a file that `save` wrote, as plain data: no code of it is run.
 
-        `.restore(model=..., optimizer=...)` of what this returns puts it into sources. Raises CannotRead for
-        a file that is missing, cut off or damaged. Allocates the bytes of the file.
+        `.restore(model=..., optimizer=...)` of what this returns puts it into sources. `only` reads some of
+        the sources that were saved, by name, and leaves the others and the random state alone. Raises
+        CannotRead for a file that is missing, cut off or damaged. Allocates the bytes of what is read.
         """
-        return LoadedSnapshot(load(Path(path)))
+        chosen = (only,) if isinstance(only, str) else None if only is None else tuple(only)
+        return LoadedSnapshot(load(Path(path), chosen))
 
     @property
     def nbytes(self) -> int:

@@ -20,8 +20,12 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return counted
 
 
-@pytest.mark.parametrize("name", ["CosineAnnealingLR", "OneCycleLR", "ReduceLROnPlateau", "LambdaLR"])
-def test_schedulers_are_followed_without_a_look(name: str, looks: list[int], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["CosineAnnealingLR", "OneCycleLR", "ReduceLROnPlateau", "LambdaLR"]
+)
+def test_schedulers_are_followed_without_a_look(
+    name: str, looks: list[int], tmp_path: Path
+) -> None:
     """They put a new `_last_lr`, or new betas, in the place of the old at each step."""
     model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.AdamW(model.parameters())
@@ -101,9 +105,7 @@ def test_a_container_that_is_met_twice_is_looked_at_again(looks: list[int]) -> N
     assert held["b"] is held["c"] is shared
 
 
-def test_a_save_in_the_background_keeps_its_own_containers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_save_in_the_background_keeps_its_own_containers(tmp_path: Path) -> None:
     """Two sets, each with the list that stood there at its moment."""
     held: dict[str, Any] = {"rates": [1.0], "x": torch.ones(2)}
     snap = tc.Snapshot(held=held)

@@ -41,7 +41,7 @@ class LoadedSnapshot:
             bound.unexpected[:0] = [
                 f"the source {name}" for name in given if name not in self._stored.sources
             ]
-            _refuse(bound, str(self._stored.path))
+            _refuse(bound, str(self._stored.path), _way_out(self._stored.sources, given))
             _put_back_states(bound, self._random(), str(self._stored.path))
             _write(bound)
 
@@ -73,7 +73,16 @@ class LoadedSnapshot:
         )
 
 
-def _refuse(bound: Bound, path: str) -> None:
+def _way_out(saved: list[str], given: Mapping[str, Any]) -> str | None:
+    """How to restore a part, where a part is what was asked for."""
+    some = [name for name in saved if name in given]
+    if not some or len(some) == len(saved):
+        return None
+    part = some if len(some) > 1 else some[0]
+    return f"To restore a part, read that part: Snapshot.load(path, only={part!r})"
+
+
+def _refuse(bound: Bound, path: str, way_out: str | None) -> None:
     """One error for all that does not fit."""
     if not (bound.missing or bound.unexpected or bound.wrong):
         return
@@ -89,6 +98,7 @@ def _refuse(bound: Bound, path: str) -> None:
         where=path,
         expected="the sources that were saved, under the same names",
         got="; ".join(parts),
+        way_out=way_out,
     )
 
 

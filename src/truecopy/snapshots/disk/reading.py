@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from truecopy.errors import CannotRead
+from truecopy.errors import CannotRead, UsageError
 from truecopy.files.opening import Content, content_of, opened
 from truecopy.files.safetensors_files import parse_json_object, read_header
 from truecopy.files.safetensors_files import refuse as refuse_file
@@ -38,8 +38,11 @@ class Stored:
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
 
-def load(path: Path) -> Stored:
-    """Read a file. Raises CannotRead for one that is missing, cut off, damaged, or no snapshot."""
+def load(path: Path, only: tuple[str, ...] | None = None) -> Stored:
+    """Read a file, or what those of its sources reach.
+
+    Raises CannotRead for one that is missing, cut off, damaged, or no snapshot.
+    """
     with opened(path) as source:
         if content_of(source) is not Content.SAFETENSORS:
             raise _no_snapshot(path, "another kind of file")
@@ -54,14 +57,55 @@ def load(path: Path) -> Stored:
         problem = _problem(body)
         if problem is not None:
             raise refuse_file(source, "has a description that is damaged", problem)
-        tensors = _tensors(source.stable_path, header.names, source.size, path.name)
-        problem = next(filter(None, (_out_of_bounds(one, tensors) for one in body["leaves"])), None)
+        names, leaves = header.names, body["leaves"]
+        if only is not None:
+            _choose(body, only, path)
+            leaves = [leaves[row] for row in _reached(body)]
+            wanted = {leaf["tensor"] for leaf in leaves}
+            names = tuple(name for name in names if name in wanted)
+        tensors = _tensors(source.stable_path, names, source.size, path.name)
+        problem = next(filter(None, (_out_of_bounds(one, tensors) for one in leaves)), None)
         if problem is not None:
             raise refuse_file(source, "has a description that does not fit its tensors", problem)
     return Stored(
         path, body["sources"], body["roots"], body["nodes"], body["leaves"], body["random"],
         body["unseen"], tensors,
     )  # fmt: skip
+
+
+def _choose(body: dict[str, Any], only: tuple[str, ...], path: Path) -> None:
+    """Let a description be about some of its sources alone; random state belongs to none of them."""
+    unknown = [name for name in only if name not in body["sources"]]
+    if unknown or not only:
+        raise UsageError(
+            f"{path} has no source {', '.join(unknown)}" if unknown else "only= chooses no source",
+            expected=f"some of {', '.join(body['sources'])}",
+        )
+    chosen = [place for place, name in enumerate(body["sources"]) if name in only]
+    body["roots"] = [body["roots"][place] for place in chosen]
+    body["sources"] = [body["sources"][place] for place in chosen]
+    body["random"] = None
+
+
+def _reached(body: dict[str, Any]) -> list[int]:
+    """The leaves to which its sources lead."""
+    seen: set[tuple[str, int]] = set()
+    waiting: list[Any] = [*body["roots"]]
+    while waiting:
+        match waiting.pop():
+            case {"$node": int(place)}:
+                if ("node", place) not in seen:
+                    seen.add(("node", place))
+                    waiting.append(body["nodes"][place])
+            case {"$leaf": int(row)}:
+                if ("leaf", row) not in seen:
+                    seen.add(("leaf", row))
+                    waiting.append(body["leaves"][row].get("holder"))
+            case dict(data):
+                waiting.extend(data.values())
+            case list(data):
+                waiting.extend(data)
+    return sorted(row for what, row in seen if what == "leaf")
 
 
 def _tensors(path: str, names: tuple[str, ...], size: int, shown: str) -> dict[str, torch.Tensor]:
