@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from truecopy.errors import CannotCopy
 from truecopy.structure.hidden import HiddenState, hidden_state_of
 from truecopy.structure.kinds import Kind, kind_of
 from truecopy.structure.parts import attributes, dict_step
@@ -178,9 +179,19 @@ _MODULE_STATE = CONTAINERS | {
 }
 
 
+class Keeper:
+    """What keeps the state of others. It is no part of any: a trainer may hold its own snapshot."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise CannotCopy(
+            f"a {type(self).__name__} puts back the very objects that it was made of, which a copy has not",
+            way_out="Make another one, or write it to a file with Snapshot.save",
+        )
+
+
 def is_state(value: Any) -> bool:
     """Whether a value is data. Code, weak references and handles belong to whoever put them there."""
-    return kind_of[type(value)] not in _NOT_STATE
+    return kind_of[type(value)] not in _NOT_STATE and not isinstance(value, Keeper)
 
 
 def is_owned_by_modules(value: Any) -> bool:

@@ -14,7 +14,7 @@ from truecopy import _torch
 from truecopy.copying.duplicates.available import bytes_of_one, refuse_more_than_there_is
 from truecopy.errors import TornSnapshot
 from truecopy.snapshots.changes import Change, changes
-from truecopy.snapshots.contents import is_same
+from truecopy.snapshots.contents import Keeper, is_same
 from truecopy.snapshots.disk.describing import describe
 from truecopy.snapshots.disk.loaded import LoadedSnapshot
 from truecopy.snapshots.disk.reading import load
@@ -25,7 +25,7 @@ from truecopy.snapshots.looking import Image, look
 from truecopy.snapshots.sources import Keeping, Only, named
 
 
-class Snapshot:
+class Snapshot(Keeper):
     """All that the sources hold at one moment, in memory of its own, to be put back in place.
 
     Args:

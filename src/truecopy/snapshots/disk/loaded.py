@@ -8,6 +8,7 @@ from typing import Any
 from truecopy import _torch
 from truecopy.copying.transfer import transfer
 from truecopy.errors import CannotRead, StructureMismatch
+from truecopy.snapshots.contents import Keeper
 from truecopy.snapshots.disk.binding import Bound, bind
 from truecopy.snapshots.disk.encoding import decode_state
 from truecopy.snapshots.disk.reading import Stored
@@ -18,7 +19,7 @@ from truecopy.snapshots.sources import Keeping, named
 from truecopy.structure.hidden import HiddenState
 
 
-class LoadedSnapshot:
+class LoadedSnapshot(Keeper):
     """What `Snapshot.load` read. It has bytes of its own, and may be restored as often as one likes."""
 
     def __init__(self, stored: Stored) -> None:
