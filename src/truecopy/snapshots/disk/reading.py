@@ -220,9 +220,11 @@ def _out_of_bounds(leaf: dict[str, Any], tensors: dict[str, torch.Tensor]) -> st
     if dtype is None or stored is None or len(strides) != len(shape):
         return f"{leaf['path']:.80} is of no dtype that is known here"
     steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
-    if any(s < 0 for s in strides) or any(s % dtype for s in (*strides, leaf["offset"])):
+    low = leaf["offset"] + sum(step for step in steps if step < 0)
+    high = leaf["offset"] + sum(step for step in steps if step > 0) + dtype
+    if "stored" in leaf and any(s < 0 or s % dtype for s in (*strides, leaf["offset"])):
         return f"{leaf['path']:.80} has no ordinary strides"
-    if (leaf["offset"] + sum(steps) + dtype) * stored > held.nbytes * dtype:
+    if low < 0 or high * stored > held.nbytes * dtype:
         return f"{leaf['path']:.80} reaches beyond its bytes"
     return None
 
