@@ -396,3 +396,27 @@ def test_a_save_takes_no_second_copy(tmp_path: Path) -> None:
     tracemalloc.stop()
     assert peak < 8 << 20
     assert max((e.self_cpu_memory_usage for e in profile.key_averages()), default=0) < 64 << 10
+
+
+def test_a_part_of_a_file_is_read_by_name(tmp_path: Path) -> None:
+    """The model of a run without its optimizer, and its bytes alone; nothing else is touched."""
+    model = torch.nn.Linear(64, 64)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model(torch.ones(1, 64)).sum().backward()
+    optimizer.step()
+    path = tmp_path / "run"
+    tc.Snapshot(model=model, optimizer=optimizer, rng=True).save(path)
+    other = torch.nn.Linear(64, 64)
+    with pytest.raises(tc.StructureMismatch, match=r"the source optimizer.*only='model'"):
+        tc.Snapshot.load(path).restore(model=other)
+    loaded = tc.Snapshot.load(path, only="model")
+    assert loaded.sources == ("model",)
+    assert loaded.nbytes == sum(one.nbytes for one in model.parameters())
+    state = torch.get_rng_state()
+    loaded.restore(model=other)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(other.weight, model.weight)
+    assert tc.Snapshot.load(path, only=["optimizer", "model"]).sources == ("model", "optimizer")
+    for wrong in ("scheduler", (), ["model", "x"]):
+        with pytest.raises(tc.UsageError, match="model, optimizer"):
+            tc.Snapshot.load(path, only=wrong)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from truecopy.errors import UsageError
+from truecopy.snapshots.contents import Keeper
 from truecopy.snapshots.disk.saving import Saving
 from truecopy.snapshots.snapshot import Snapshot
 from truecopy.snapshots.sources import named
@@ -25,7 +26,7 @@ class Ranked:
     offer: int
 
 
-class Best:
+class Best(Keeper):
     """The best moments of a run by a metric, kept in memory of their own.
 
     Args:
@@ -154,7 +155,7 @@ class Best:
     def _checked(self, metric: Any) -> float:
         try:
             value = float(metric)
-        except (TypeError, ValueError, RuntimeError) as error:
+        except (TypeError, ValueError, RuntimeError, OverflowError) as error:
             raise UsageError(
                 "the metric is not one number", expected="a number, or a tensor of one element",
                 got=f"a {type(metric).__name__}: {error}",

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from truecopy import _torch
+from truecopy.errors import CannotCopy
 from truecopy.structure.hidden import HiddenState, hidden_state_of
 from truecopy.structure.kinds import Kind, kind_of
 from truecopy.structure.parts import attributes, dict_step
@@ -179,9 +180,19 @@ _MODULE_STATE = CONTAINERS | {
 }
 
 
+class Keeper:
+    """What keeps the state of others. It is no part of any: a trainer may hold its own snapshot."""
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise CannotCopy(
+            f"a {type(self).__name__} puts back the very objects that it was made of, which a copy has not",
+            way_out="Make another one, or write it to a file with Snapshot.save",
+        )
+
+
 def is_state(value: Any) -> bool:
     """Whether a value is data. Code, weak references and handles belong to whoever put them there."""
-    return kind_of[type(value)] not in _NOT_STATE
+    return kind_of[type(value)] not in _NOT_STATE and not isinstance(value, Keeper)
 
 
 def is_owned_by_modules(value: Any) -> bool:
@@ -219,21 +230,52 @@ def _all_same(now: Sequence[Any], then: Sequence[Any]) -> bool:
     return len(now) == len(then) and all(map(operator.is_, now, then))
 
 
-def holds_same_objects(now: Contents, then: Contents) -> bool:
-    """Whether two readings differ in plain values alone, so that all that was found is where it was."""
-    if len(now[1]) != len(then[1]) or not _same_keys(now[0], then[0]):
-        return False
-    return all(
-        new is old or (kind_of[type(new)] is Kind.ATOM and kind_of[type(old)] is Kind.ATOM)
-        for new, old in zip(now[1], then[1], strict=True)
+def replaced(now: Contents, then: Contents) -> list[tuple[Any, Any]] | None:
+    """Where two readings differ in plain values alone: the flat containers that took another's place.
+
+    Old and new, as a scheduler replaces its `_last_lr`. None where anything else is not where it was.
+    """
+    objects, before = _objects(now), _objects(then)
+    if len(objects) != len(before):
+        return None
+    found = []
+    for (key, new), (old_key, old) in zip(objects, before, strict=True):
+        if key is not old_key and not (
+            type(key) is type(old_key) and _is_atom(key) and key == old_key
+        ):
+            return None
+        if new is not old:
+            if type(new) is not type(old) or not _is_flat(new) or not _is_flat(old):
+                return None
+            found.append((old, new))
+    return found
+
+
+def _objects(contents: Contents) -> list[tuple[Any, Any]]:
+    """All but plain values under plain keys, each with its key or its place."""
+    keys, values = contents
+    return [
+        (key, value)
+        for key, value in zip(keys or range(len(values)), values, strict=True)
+        if not (_is_atom(value) and _is_atom(key))
+    ]
+
+
+FLAT = frozenset((list, tuple, dict))
+"""Classes of containers that a program makes anew where it could have written into the old one."""
+
+
+def _is_flat(value: Any) -> bool:
+    """Whether this is a container of plain values."""
+    return (
+        type(value) in FLAT
+        and all(map(_is_atom, value))
+        and (type(value) is not dict or all(map(_is_atom, value.values())))
     )
 
 
-def _same_keys(now: Sequence[Any], then: Sequence[Any]) -> bool:
-    return len(now) == len(then) and all(
-        new is old or (type(new) is str and type(old) is str and new == old)
-        for new, old in zip(now, then, strict=True)
-    )
+def _is_atom(value: Any) -> bool:
+    return kind_of[type(value)] is Kind.ATOM
 
 
 # --- written ----------------------------------------------------------------------------------------

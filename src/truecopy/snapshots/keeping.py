@@ -29,6 +29,7 @@ from truecopy.memory.groups import Table, partition, tabulate
 from truecopy.memory.reading import read
 from truecopy.memory.region import CPU, Region
 from truecopy.snapshots.contents import Contents
+from truecopy.snapshots.gathering import Gathering, stretches
 from truecopy.snapshots.looking import Image, described
 from truecopy.snapshots.random_state import RandomState
 from truecopy.snapshots.sources import Keeping
@@ -66,6 +67,7 @@ class Arrangement:
     small_rows: list[int] = field(default_factory=list)
     small_offsets: list[int] = field(default_factory=list)
     arena: torch.Tensor | None = None
+    gathered: list[Gathering] = field(default_factory=list)  # the first of the small rows
     kept_bytes: list[memoryview] = field(default_factory=list)
     live_bytes: list[memoryview] = field(default_factory=list)
     pairs: list[Pair] = field(default_factory=list)  # kept, live
@@ -109,6 +111,8 @@ class Kept:
 
 
 def _move_in(arrangement: Arrangement) -> None:
+    for gathering in arrangement.gathered:
+        gathering.fetch()
     move_bytes(arrangement.kept_bytes, arrangement.live_bytes)
     fresh, arrangement.fresh = arrangement.fresh, []
     if fresh:
@@ -188,8 +192,15 @@ class _Pool:
 
 def _arrange_small(made: Arrangement, pool: _Pool) -> None:
     leaves = made.image.leaves
-    offset = 0
+    addresses = [leaves[row].data_ptr() for row in made.small_rows]
     sizes = [leaves[row].nbytes for row in made.small_rows]
+    together = list(stretches(addresses, sizes))
+    first = [place for stretch in together for place in stretch]
+    gathered = set(first)
+    order = first + [place for place in range(len(sizes)) if place not in gathered]
+    made.small_rows = [made.small_rows[place] for place in order]
+    addresses, sizes = [addresses[place] for place in order], [sizes[place] for place in order]
+    offset = 0
     for nbytes in sizes:
         made.small_offsets.append(offset)
         offset += -(-nbytes // _ALIGNMENT) * _ALIGNMENT
@@ -198,14 +209,17 @@ def _arrange_small(made: Arrangement, pool: _Pool) -> None:
     made.arena, fresh = pool.take(offset, torch.device("cpu"))
     if fresh:
         advise([made.arena])
-    whole = memoryview(made.arena.numpy().data)
-    made.kept_bytes = [
-        whole[start : start + nbytes]
-        for start, nbytes in zip(made.small_offsets, sizes, strict=True)
-    ]
-    made.live_bytes = [
-        _bytes_at(leaves[row].data_ptr(), leaves[row].nbytes) for row in made.small_rows
-    ]
+    whole, done = memoryview(made.arena.numpy().data), 0
+    for stretch in together:
+        start, done = done, done + len(stretch)
+        room = sum(sizes[start:done])
+        kept = whole[made.small_offsets[start] :][:room]
+        made.gathered.append(Gathering.of(addresses[start:done], sizes[start:done], kept))
+    for address, start, nbytes in zip(
+        addresses[done:], made.small_offsets[done:], sizes[done:], strict=True
+    ):
+        made.kept_bytes.append(whole[start : start + nbytes])
+        made.live_bytes.append(_bytes_at(address, nbytes))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -290,7 +304,7 @@ def _straightened(image: Image, block: Block) -> Block:
 
 
 def way_back(arrangement: Arrangement) -> Callable[[], None]:
-    """How the bytes go back into the leaves; raises StructureMismatch, naming all, where they do not fit."""
+    """How bytes and flags go back into the leaves; StructureMismatch, naming all, where they cannot."""
     image = arrangement.image
     if image.memory_is_the_same() and all(type(lazy) is then for lazy, then in image.lazy):
         return lambda: _straight_back(arrangement)
@@ -300,10 +314,24 @@ def way_back(arrangement: Arrangement) -> Callable[[], None]:
         for row, home, member in members(arrangement)
         for live, kept in [_member_pair(image, row, home, member)]
     ]
-    return lambda: transfer(pairs)
+
+    def move() -> None:
+        transfer(pairs)
+        _put_back_flags(image)
+
+    return move
+
+
+def _put_back_flags(image: Image) -> None:
+    """`requires_grad`, which is as it was where the description of all leaves still holds."""
+    for tensor, flag in zip(image.tensors, image.requires_grad, strict=True):
+        if tensor.is_leaf and tensor.requires_grad != flag:
+            tensor.requires_grad_(flag)
 
 
 def _straight_back(arrangement: Arrangement) -> None:
+    for gathering in arrangement.gathered:
+        gathering.bring_back()
     move_bytes(arrangement.live_bytes, arrangement.kept_bytes)
     if arrangement.pairs:
         transfer([(live, kept) for kept, live in arrangement.pairs])

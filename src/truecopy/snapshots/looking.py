@@ -5,11 +5,12 @@ In: named sources. Out: an `Image`, which can tell cheaply whether the sources s
 
 from __future__ import annotations
 
+import copy
 import operator
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -25,22 +26,23 @@ from truecopy.memory.reading import read
 from truecopy.memory.region import Region
 from truecopy.snapshots.contents import (
     CONTAINERS,
+    FLAT,
     Contents,
     Drawer,
     Table,
     drawers_of,
-    holds_same_objects,
     is_hooks,
     is_owned_by_modules,
     is_same,
     is_state,
+    replaced,
 )
 from truecopy.snapshots.sources import Keeping
 from truecopy.structure.kinds import Kind, kind_of
 from truecopy.structure.parts import Parts, attributes, container_parts
 from truecopy.structure.paths import Attribute, Nth, Path, Step
 from truecopy.structure.tensors import LEAF_FORMS, Form, form_of, tensor_parts
-from truecopy.structure.walk import Walk, walk
+from truecopy.structure.walk import Node, Walk, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class Image:
     )  # leaves of other kinds, and regions
     addresses: list[int] = field(default_factory=list)
     described: Callable[[Sequence[torch.Tensor]], bool] | None = None  # None: look again each time
+    met_twice: frozenset[int] | None = None  # containers; None until it is asked for
 
     @property
     def leaves(self) -> list[Any]:
@@ -112,20 +115,53 @@ class Image:
         path = self.path_of(holder)
         return str(Path(path.root, (*path.steps, step)))
 
-    def follow(self) -> list[Contents] | None:
-        """What the drawers hold now; None where the sources are no longer as they were found."""
+    def follow(self) -> Image | None:
+        """The sources as they are now, with what the drawers hold; None where more than that has changed."""
         if self.described is None or not self.memory_is_the_same():
             return None
-        found = []
+        found: list[Contents] = []
+        exchanged: list[tuple[Any, Any]] = []
         for drawer, then in zip(self.drawers, self.contents, strict=True):
             now = drawer.read()
             if is_same(now, then):
                 found.append(then)
-            elif holds_same_objects(now, then):
-                found.append(now)
-            else:
+                continue
+            pairs = replaced(now, then)
+            if pairs is None:
                 return None
-        return found
+            exchanged += pairs
+            found.append(now)
+        if exchanged:
+            return self._with(exchanged, found)
+        self.contents = found
+        return self
+
+    def _with(self, exchanged: list[tuple[Any, Any]], found: list[Contents]) -> Image | None:
+        """This image with flat containers in the place of others; None where one of them is met twice."""
+        if self.met_twice is None:
+            counts = Counter(
+                id(held) for _, values in self.contents for held in values if type(held) in FLAT
+            )
+            self.met_twice = frozenset(held for held, count in counts.items() if count > 1)
+        nodes = dict(self.walked.nodes)
+        drawers, contents = [*self.drawers], found
+        place_of = {id(drawer.owner): place for place, drawer in enumerate(drawers)}
+        for old, new in exchanged:
+            if id(old) in self.met_twice or id(old) not in nodes or id(new) in nodes:
+                return None
+            node = nodes.pop(id(old))
+            nodes[id(new)] = Node(new, node.kind, node.parts, node.parent, node.place, [])
+            place = place_of.get(id(old))
+            if place is not None:
+                drawers[place] = replace(drawers[place], owner=new)
+                contents[place] = drawers[place].read()
+        walked = copy.copy(self.walked)
+        walked.nodes = nodes
+        rows = walked
+        if self.rows is not self.walked:
+            rows = copy.copy(self.rows)
+            rows.nodes = nodes
+        return replace(self, walked=walked, rows=rows, drawers=drawers, contents=contents)
 
     def memory_is_the_same(self) -> bool:
         """Whether every leaf has the shape, dtype, device and address that it had."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from truecopy import _torch
 from truecopy.copying.duplicates.available import bytes_of_one, refuse_more_than_there_is
 from truecopy.errors import TornSnapshot, UsageError
 from truecopy.snapshots.changes import Change, changes
-from truecopy.snapshots.contents import Contents, is_same
+from truecopy.snapshots.contents import Keeper, is_same
 from truecopy.snapshots.disk.describing import Description, describe
 from truecopy.snapshots.disk.loaded import LoadedSnapshot
 from truecopy.snapshots.disk.reading import load
@@ -26,7 +26,7 @@ from truecopy.snapshots.looking import Image, look
 from truecopy.snapshots.sources import Keeping, Only, named
 
 
-class Snapshot:
+class Snapshot(Keeper):
     """All that the sources hold at one moment, in memory of its own, to be put back in place.
 
     Args:
@@ -85,14 +85,16 @@ class Snapshot:
         where the sources have grown. No gradient flows; synchronizes where memory on a device is copied.
         """
         with quietly():
-            image, contents = self._followed()
+            image = self._followed()
             kept = self._to_be_written()
             arrangement = kept.arrangement
-            if arrangement is None or arrangement.image is not image:
+            if arrangement is not None and arrangement.image.layout is image.layout:
+                arrangement = replace(arrangement, image=image)
+            else:
                 if arrangement is None:
                     _refuse_too_much(image)
                 arrangement = arrange(image, self._keeping, arrangement)
-            kept.fill(arrangement, contents, self._keeping)
+            kept.fill(arrangement, image.contents, self._keeping)
             if kept is not self._kept:
                 self._kept, self._spare = kept, self._kept
 
@@ -143,15 +145,29 @@ class Snapshot:
         return saving
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> LoadedSnapshot:
+    def load(
+        cls, path: str | os.PathLike[str], *, only: str | Iterable[str] | None = None
+    ) -> LoadedSnapshot:
         """Read what `save` wrote, as plain data: no code of it is run.
 
-        `.restore(model=..., optimizer=...)` of what this returns puts it into sources. Raises CannotRead for
-        a file that is missing, cut off or damaged. Allocates the bytes of the file; of a sharded save only
-        the parts that belong here, when all processes restore it together.
+        `.restore(model=..., optimizer=...)` of what this returns puts it into sources. `only` reads some of
+        the sources that were saved, by name, and leaves the others and the random state alone. Raises
+        CannotRead for a file that is missing, cut off or damaged. Allocates the bytes of what is read; of a
+        sharded save, which is read whole, only the parts that belong here, when all processes restore it
+        together.
         """
         target = Path(path)
-        return LoadedSnapshot(load_shards(target) if target.is_dir() else load(target))
+        chosen = (only,) if isinstance(only, str) else None if only is None else tuple(only)
+        if not target.is_dir():
+            return LoadedSnapshot(load(target, chosen))
+        if chosen is not None:
+            raise UsageError(
+                "a sharded save is read whole",
+                expected="only= with a file",
+                got=f"the directory {target}",
+                way_out="Restore all of its sources, with a model or an optimizer that may be thrown away",
+            )
+        return LoadedSnapshot(load_shards(target))
 
     @property
     def nbytes(self) -> int:
@@ -186,14 +202,11 @@ class Snapshot:
             parts.append(f"{len(self.left_out)} left out")
         return f"<truecopy.Snapshot of {'; '.join(parts)}>"
 
-    def _followed(self) -> tuple[Image, list[Contents]]:
+    def _followed(self) -> Image:
         """The sources as they are now: the image that is there if it still holds, or a new one."""
-        image = self._image
-        if image is not None and (contents := image.follow()) is not None:
-            image.contents = contents
-            return image, contents
-        self._image = image = look(self._sources, self._keeping)
-        return image, image.contents
+        image = None if self._image is None else self._image.follow()
+        self._image = look(self._sources, self._keeping) if image is None else image
+        return self._image
 
     @property
     def _is_sharded(self) -> bool:
@@ -243,11 +256,6 @@ def put_back(kept: Kept) -> None:
             drawer.write(then)
     move_in()
     _torch.move_versions(image.counted)
-    now = list(map(_REQUIRES_GRAD, image.tensors))
-    if now != image.requires_grad:
-        for tensor, flag in zip(image.tensors, image.requires_grad, strict=True):
-            if tensor.is_leaf and tensor.requires_grad != flag:
-                tensor.requires_grad_(flag)
     for tensor, flag in image.flagged:
         if tensor.is_leaf and tensor.requires_grad != flag:
             tensor.requires_grad_(flag)
@@ -257,9 +265,6 @@ def put_back(kept: Kept) -> None:
         drawer.hidden.write(drawer.owner, state)
     if kept.random is not None:
         kept.random.put_back()
-
-
-_REQUIRES_GRAD = operator.attrgetter("requires_grad")
 
 
 def _refuse_too_much(image: Image) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from truecopy.copying.options import Options
 from truecopy.errors import UsageError
+from truecopy.snapshots.contents import Keeper
 from truecopy.structure.kinds import Kind, kind_of
 
 Only = Literal["trainable"] | str | Iterable[str] | Callable[[str], bool]
@@ -46,7 +47,7 @@ def named(sources: Mapping[str, Any] | None, by_keyword: Mapping[str, Any]) -> d
             "there is nothing to keep", expected="sources by name, such as model=model"
         )
     for name, value in given.items():
-        if kind_of[type(value)] in _HELD_BY_VALUE:
+        if kind_of[type(value)] in _HELD_BY_VALUE or isinstance(value, Keeper):
             raise UsageError(
                 f"{name} is a {type(value).__name__}, into which nothing can be written back",
                 expected="a module, an optimizer, a tensor, a container, or another object that holds them",

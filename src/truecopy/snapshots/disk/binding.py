@@ -343,7 +343,7 @@ class _Binder:
             return
         move = member_move(live, home, member)
         kept = integers_in(home.base, move)
-        backwards = _backwards(live)
+        backwards = _backwards(live, member)
         self.bound.pairs.append(
             (integers_of(live, move), kept.flip(backwards) if backwards else kept)
         )
@@ -421,12 +421,16 @@ def _shown(live: Any) -> str:
     return "nothing" if live is _MISSING else f"{type(live).__name__} {live!r:.60}"
 
 
-def _backwards(live: Any) -> list[int]:
-    """Dimensions of an array that run backwards; in a file, none does."""
+def _backwards(live: Any, member: Member) -> list[int]:
+    """Of the dimensions that a transfer has, those in which one of the two sides runs backwards."""
     if not isinstance(live, np.ndarray):
         return []
-    kept = [s for n, s in zip(live.shape, live.strides, strict=True) if n != 1 and s != 0]
-    return [dimension for dimension, stride in enumerate(kept) if stride < 0]
+    kept = [
+        (now < 0) != (stored < 0)
+        for n, now, stored in zip(live.shape, live.strides, member.strides, strict=True)
+        if n != 1 and not now == stored == 0
+    ]
+    return [dimension for dimension, turned in enumerate(kept) if turned]
 
 
 def _home(stored: Stored, row: int, about: dict[str, Any]) -> tuple[Home, Member]:
@@ -448,8 +452,9 @@ def _bytes_of(home: Home, member: Member) -> torch.Tensor:
         return torch.empty(0, dtype=torch.uint8)
     if home.dtype is not None:
         return typed_member(home, member)
+    back = sum((n - 1) * s for n, s in zip(member.shape, member.strides, strict=True) if s < 0)
     return home.base.as_strided(
-        (*member.shape, member.itemsize), (*member.strides, 1), member.offset
+        (*member.shape, member.itemsize), (*map(abs, member.strides), 1), member.offset + back
     )
 
 
@@ -461,6 +466,9 @@ def _born(stored: Stored, about: dict[str, Any]) -> torch.Tensor | None:
     home, member = _home(stored, -1, about)
     if home.dtype is not None:
         made = typed_member(home, member).to(named, copy=True)
+    elif any(number % member.itemsize for number in (member.offset, *member.strides)):
+        own = _bytes_of(home, member).clone(memory_format=torch.contiguous_format)
+        made = own.view(-1).view(named).view(member.shape)
     else:
         strides = tuple(s // member.itemsize for s in member.strides)
         typed = home.base[: home.base.nbytes // member.itemsize * member.itemsize].view(named)

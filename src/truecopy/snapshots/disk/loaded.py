@@ -8,6 +8,7 @@ from typing import Any
 from truecopy import _torch
 from truecopy.copying.transfer import transfer
 from truecopy.errors import CannotRead, StructureMismatch
+from truecopy.snapshots.contents import Keeper
 from truecopy.snapshots.disk.binding import Bound, bind
 from truecopy.snapshots.disk.encoding import decode_state
 from truecopy.snapshots.disk.reading import Stored
@@ -19,7 +20,7 @@ from truecopy.snapshots.sources import Keeping, named
 from truecopy.structure.hidden import HiddenState
 
 
-class LoadedSnapshot:
+class LoadedSnapshot(Keeper):
     """What `Snapshot.load` read. It has bytes of its own, and may be restored as often as one likes."""
 
     def __init__(self, stored: Stored) -> None:
@@ -46,7 +47,7 @@ class LoadedSnapshot:
             ]
             fits = not (bound.missing or bound.unexpected or bound.wrong)
             others_fit = not stored.expected or all_fit(fits)
-            _refuse(bound, str(self._stored.path))
+            _refuse(bound, str(self._stored.path), _way_out(self._stored.sources, given))
             if not others_fit:
                 raise StructureMismatch(
                     "does not fit the sources of another process; nothing was written here",
@@ -83,7 +84,16 @@ class LoadedSnapshot:
         )
 
 
-def _refuse(bound: Bound, path: str) -> None:
+def _way_out(saved: list[str], given: Mapping[str, Any]) -> str | None:
+    """How to restore a part, where a part is what was asked for."""
+    some = [name for name in saved if name in given]
+    if not some or len(some) == len(saved):
+        return None
+    part = some if len(some) > 1 else some[0]
+    return f"To restore a part, read that part: Snapshot.load(path, only={part!r})"
+
+
+def _refuse(bound: Bound, path: str, way_out: str | None) -> None:
     """One error for all that does not fit."""
     if not (bound.missing or bound.unexpected or bound.wrong):
         return
@@ -99,6 +109,7 @@ def _refuse(bound: Bound, path: str) -> None:
         where=path,
         expected="the sources that were saved, under the same names",
         got="; ".join(parts),
+        way_out=way_out,
     )
 
 

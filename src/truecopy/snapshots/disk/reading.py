@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from truecopy.errors import CannotRead
+from truecopy.errors import CannotRead, UsageError
 from truecopy.files.opening import Content, Source, content_of, opened
 from truecopy.files.safetensors_files import parse_json_object, read_header
 from truecopy.files.safetensors_files import refuse as refuse_file
@@ -59,8 +59,11 @@ class Stored:
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
 
-def load(path: Path) -> Stored:
-    """Read a file. Raises CannotRead for one that is missing, cut off, damaged, or no snapshot."""
+def load(path: Path, only: tuple[str, ...] | None = None) -> Stored:
+    """Read a file, or what those of its sources reach.
+
+    Raises CannotRead for one that is missing, cut off, damaged, or no snapshot.
+    """
     with opened(path) as source:
         if content_of(source) is not Content.SAFETENSORS:
             raise _no_snapshot(path, "another kind of file")
@@ -70,8 +73,14 @@ def load(path: Path) -> Stored:
             raise _no_snapshot(path, "safetensors without a description by truecopy")
         body = parse_json_object(source, text.encode())
         refuse_damaged(source, body)
-        tensors = _tensors(source.stable_path, header.names, source.size, path.name)
-        problem = next(filter(None, (_out_of_bounds(one, tensors) for one in body["leaves"])), None)
+        names, leaves = header.names, body["leaves"]
+        if only is not None:
+            _choose(body, only, path)
+            leaves = [leaves[row] for row in _reached(body)]
+            wanted = {leaf["tensor"] for leaf in leaves}
+            names = tuple(name for name in names if name in wanted)
+        tensors = _tensors(source.stable_path, names, source.size, path.name)
+        problem = next(filter(None, (_out_of_bounds(one, tensors) for one in leaves)), None)
         if problem is not None:
             raise refuse_file(source, "has a description that does not fit its tensors", problem)
     return Stored(
@@ -88,6 +97,41 @@ def refuse_damaged(source: Source, body: dict[str, Any]) -> None:
     problem = _problem(body)
     if problem is not None:
         raise refuse_file(source, "has a description that is damaged", problem)
+
+
+def _choose(body: dict[str, Any], only: tuple[str, ...], path: Path) -> None:
+    """Let a description be about some of its sources alone; random state belongs to none of them."""
+    unknown = [name for name in only if name not in body["sources"]]
+    if unknown or not only:
+        raise UsageError(
+            f"{path} has no source {', '.join(unknown)}" if unknown else "only= chooses no source",
+            expected=f"some of {', '.join(body['sources'])}",
+        )
+    chosen = [place for place, name in enumerate(body["sources"]) if name in only]
+    body["roots"] = [body["roots"][place] for place in chosen]
+    body["sources"] = [body["sources"][place] for place in chosen]
+    body["random"] = None
+
+
+def _reached(body: dict[str, Any]) -> list[int]:
+    """The leaves to which its sources lead."""
+    seen: set[tuple[str, int]] = set()
+    waiting: list[Any] = [*body["roots"]]
+    while waiting:
+        match waiting.pop():
+            case {"$node": int(place)}:
+                if ("node", place) not in seen:
+                    seen.add(("node", place))
+                    waiting.append(body["nodes"][place])
+            case {"$leaf": int(row)}:
+                if ("leaf", row) not in seen:
+                    seen.add(("leaf", row))
+                    waiting.append(body["leaves"][row].get("holder"))
+            case dict(data):
+                waiting.extend(data.values())
+            case list(data):
+                waiting.extend(data)
+    return sorted(row for what, row in seen if what == "leaf")
 
 
 def _tensors(path: str, names: tuple[str, ...], size: int, shown: str) -> dict[str, torch.Tensor]:
@@ -202,9 +246,11 @@ def _out_of_bounds(leaf: dict[str, Any], tensors: dict[str, torch.Tensor]) -> st
     if dtype is None or stored is None or len(strides) != len(shape):
         return f"{leaf['path']:.80} is of no dtype that is known here"
     steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
-    if any(s < 0 for s in strides) or any(s % dtype for s in (*strides, leaf["offset"])):
+    low = leaf["offset"] + sum(step for step in steps if step < 0)
+    high = leaf["offset"] + sum(step for step in steps if step > 0) + dtype
+    if "stored" in leaf and any(s < 0 or s % dtype for s in (*strides, leaf["offset"])):
         return f"{leaf['path']:.80} has no ordinary strides"
-    if (leaf["offset"] + sum(steps) + dtype) * stored > held.nbytes * dtype:
+    if low < 0 or high * stored > held.nbytes * dtype:
         return f"{leaf['path']:.80} reaches beyond its bytes"
     return None
 

@@ -6,8 +6,10 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from truecopy.snapshots.contents import Keeper
 
-class Saving:
+
+class Saving(Keeper):
     """One save. `wait()` returns when the file is in place, and raises what went wrong."""
 
     def __init__(self, path: Path, work: Callable[[], None]) -> None:
