@@ -92,6 +92,10 @@ def about_of(checkpoint: Checkpoint) -> dict[str, Any] | None:
         case {"kind": "capture", "version": int(version), "values": list()}:
             if version == SCHEMA_VERSION:
                 return about  # type: ignore[no-any-return]
+        case {"kind": str(kind)} if (
+            kind != "capture"
+        ):  # a snapshot, which says so in the same place
+            return None
     raise CannotRead(
         "is no file of a capture that this truecopy knows",
         where=str(checkpoint.path),
