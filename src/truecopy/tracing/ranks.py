@@ -109,6 +109,10 @@ class Rank:
             return None
         joined = TracesRecord(record.name, tuple(records))
         joined.save(out)
+        try:
+            parts[0].unlink()  # two that end at once write the same; one of them takes this away
+        except FileNotFoundError:
+            return None
         for part in parts:
             part.unlink(missing_ok=True)
         return joined
