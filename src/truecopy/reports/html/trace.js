@@ -401,8 +401,9 @@ function survivorTable() {
 }
 
 function churnAdvice(one) {
-  if (one.why_not) return `Must be new: ${one.why_not}`;
-  return one.instead ? `${one.instead} saves ${size(one.saves_bytes)}` : "No other way is known";
+  const why = one.why_not ? `not in place: ${one.why_not}` : "";
+  if (one.instead) return `${one.instead} saves ${size(one.saves_bytes)}${why ? ` (${why})` : ""}`;
+  return why || "no other way is known";
 }
 
 function churnTable() {
@@ -424,7 +425,7 @@ function habitTable() {
     text: (one) => words(one.site, one.module, one.what, one.why, one.instead),
     columns: [
       linked, source,
-      { name: "why", style: "words", cell: (one) => `${one.what} ${one.why}` },
+      { name: "why", style: "words", cell: (one) => `${one.what}: ${one.why}` },
       { name: "instead", style: "words", cell: (one) => el("code", "", one.instead) },
       { name: "times", number: true, cell: (one) => number(one.count), by: (one) => one.count },
       { name: "bytes", number: true, cell: (one) => amount(one.nbytes), by: (one) => one.nbytes },
