@@ -54,7 +54,7 @@ Iterations:
        1    48.0 KiB   24.0 KiB         0  72.0 KiB   4 bytes  1
 
 Not seen:
-  1 other threads: modes are of one thread"""  # noqa: E501 - as it is printed
+  other threads (1): modes are of one thread"""  # noqa: E501 - as it is printed
 
 
 def test_a_trace() -> None:

@@ -2,7 +2,7 @@
 
 const sites = data.sites.map(([place, file, line, endLine, column, endColumn, func, text]) => (
   { place, file, line, endLine, column, endColumn, func, text }));
-const unknownSite = { place: "before the trace", file: "", line: 0, column: -1, func: "", text: "" };
+const unknownSite = { place: "from outside", file: "", line: 0, column: -1, func: "", text: "" };
 const siteOf = (index) => sites[index] ?? unknownSite;
 const wordOf = (index) => data.words[index];
 
@@ -499,7 +499,7 @@ function storageDetail(storage) {
       ["Memory", `${size(storage.nbytes)} (${number(storage.nbytes)} bytes) on ${storage.device}`],
       ["Class", `${storage.owner}${storage.saved_by ? `, by ${storage.saved_by}` : ""}`],
       ["Life", lived(storage)],
-      ["Allocated at", storage.site < 0 ? "before the trace" : [placeLink(storage.site), " ", el("code", "", siteOf(storage.site).text)]],
+      ["Allocated at", storage.site < 0 ? "from outside" : [placeLink(storage.site), " ", el("code", "", siteOf(storage.site).text)]],
       ["Module", storage.module],
     ]),
     el("h3", "", `Views and writes: ${count(storage.events, "call")} with a result in this memory`), rows,

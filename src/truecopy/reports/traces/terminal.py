@@ -199,5 +199,5 @@ def _unseen(record: TraceRecord, width: int) -> list[str]:
     """What the trace could not see, with the whole of the reason."""
     if not record.unseen:
         return []
-    told = (f"{one.count:,} {one.what}: {one.why}" for one in record.unseen[:MOST_ROWS])
+    told = (f"{one.what} ({one.count:,}): {one.why}" for one in record.unseen[:MOST_ROWS])
     return ["", "Not seen:", *(line for one in told for line in paragraph(one, width, 2))]
