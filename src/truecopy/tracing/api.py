@@ -198,6 +198,9 @@ class Trace:
     def __str__(self) -> str:
         return self.summary()
 
+    def _repr_html_(self) -> str:
+        return self.record._repr_html_()
+
     def _running(self) -> Ledger:
         if self._ledger is None:
             raise UsageError("nothing was traced", way_out="Use it as `with tc.trace() as t:`")

@@ -15,7 +15,7 @@ class Churning:
     """What one line allocates each time."""
 
     __slots__ = (
-        "argument", "arguments_died", "count", "dropped", "fits", "function", "nbytes", "needs_grad",
+        "argument", "arguments_died", "count", "dropped", "function", "nbytes", "needs_grad", "why_new",
     )  # fmt: skip
 
     def __init__(self, nbytes: int, function: Any) -> None:
@@ -24,7 +24,7 @@ class Churning:
         self.count = self.dropped = self.arguments_died = 0
         self.argument: Block | None = None  # of the call before
         self.needs_grad = False
-        self.fits = False  # the first argument has the size of the result
+        self.why_new = ""  # why its first argument has no place for the result; empty where it has
 
     @property
     def is_one(self) -> bool:
@@ -36,11 +36,14 @@ class Churning:
         """How it could be done without allocating ("in place", "out"), and why not in place."""
         if self.needs_grad:
             return "", "needed for backward"
-        in_place = self.fits and hasattr(torch.Tensor, f"{name_of(self.function)}_")
-        if in_place and self.arguments_died >= self.count - 2:
+        name = name_of(self.function)
+        why = self.why_new
+        if not why and not hasattr(torch.Tensor, f"{name}_"):
+            why = f"{name} has no form that works in place"
+        if not why and self.arguments_died >= self.count - 2:
             return "in place", ""
-        why = "another alias is alive" if in_place else "it has another size than its argument"
-        return ("out", why) if has_out(name_of(self.function)) else ("", why)
+        why = why or "another alias is alive"
+        return ("out", why) if has_out(name) else ("", why)
 
 
 FEWEST = 3
@@ -67,12 +70,22 @@ def note(memory: Storages, current: Current, args: tuple[Any, ...], result: Any)
     first = args[0] if args else None
     if isinstance(first, Tensor):
         churn.argument = memory.find(first)
-        churn.fits = isinstance(result, Tensor) and first.shape == result.shape
-        if first.dtype != getattr(result, "dtype", None):
-            churn.fits = False
+    churn.why_new = _why_new(first, result)
+
+
+def _why_new(first: Any, result: Any) -> str:
+    """Why a result has no place in the first argument of its call; empty where it has."""
+    if not isinstance(first, Tensor):
+        return "it is given no tensor to write to"
+    if not isinstance(result, Tensor):
+        return "it makes several tensors"
+    if first.dtype != result.dtype:
+        return "it has another dtype than its argument"
+    if first.shape != result.shape:
+        return "it has another shape than its argument"
+    return ""
 
 
 def has_out(name: str) -> bool:
-    """Whether an operation of this name writes to `out=`."""
-    packet = getattr(torch.ops.aten, name, None)
-    return packet is not None and any("out" in overload for overload in packet.overloads())
+    """Whether the function of this name takes `out=`: what it says of itself; schemas have more."""
+    return "out=None" in (getattr(getattr(torch, name, None), "__doc__", None) or "")

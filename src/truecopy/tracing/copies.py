@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
+from truecopy.tracing.nodes import ACCUMULATOR
 from truecopy.tracing.operations import Operation
 
 HIDING = frozenset(("clone", "_to_copy", "copy_", "_reshape_copy", "_lazy_clone"))
@@ -132,6 +133,8 @@ def explain(operation: Operation, call: str, source: Any, result: Any) -> tuple[
             "leave it expanded: broadcasting needs no memory",
         )
     strides = tuple(source.stride())
+    if call == ACCUMULATOR:
+        return f"the gradient, of strides {strides}, cannot be taken as it is", ""
     if call in ("contiguous", "to"):
         return (
             f"strides {strides} of shape {tuple(source.shape)} are not contiguous",
@@ -144,6 +147,10 @@ def explain(operation: Operation, call: str, source: Any, result: Any) -> tuple[
         )
     if operation.base == "copy_":
         return ("its result is written somewhere else", "write it there with out=")
+    if call == operation.name:  # by itself, as in a graph that was traced
+        return f"strides {strides} of shape {tuple(source.shape)} are made dense", ""
+    if call.rstrip("0123456789").endswith("Backward"):
+        return f"the gradient, of strides {strides}, is made dense", ""
     return (
         f"{call} makes strides {strides} dense on its own",
         "pass it a contiguous tensor, made once",

@@ -39,7 +39,7 @@ SAYS = {
     ),
     "again": (
         "a copy of a copy",
-        "what was copied the moment before is copied once more",
+        "what the call before has copied is copied once more",
         "one copy, to where it is to be",
     ),
 }

@@ -144,7 +144,7 @@ class Ledger(Observer):
             origin, storage = self._origin(args, kwargs, result)
             origins: tuple[str, ...] = _ONE[origin]
             if made:
-                self.owners.saved_by(result, made)
+                self.owners.saved_by((result,), made)
         elif current.operations or type(result) in (list, tuple):
             outputs = list(tensors_in(result))
             if not outputs and not current.operations:
@@ -154,7 +154,7 @@ class Ledger(Observer):
             if outputs:
                 storage = told[0][1]
                 if made:
-                    self.owners.saved_by(outputs[0], made)
+                    self.owners.saved_by(outputs, made)
         elif function == _SET_DATA:
             current.touched.append(("self", "replaced"))
             origins = ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch import Tensor, nn
@@ -51,9 +52,9 @@ class Ownership:
             if block is not None and block.owner != storages.PARAMETER:
                 self._memory.belongs(block, storages.GRADIENT)
 
-    def saved_by(self, result: Tensor, made: int) -> None:
+    def saved_by(self, results: Iterable[Tensor], made: int) -> None:
         """Note what the nodes that a call has made keep for the backward pass."""
-        waiting = [result.grad_fn]
+        waiting = list(dict.fromkeys(result.grad_fn for result in results))
         first = self._nodes.next - made
         for _ in range(made):
             node = waiting.pop() if waiting else None

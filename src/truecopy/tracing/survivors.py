@@ -16,6 +16,7 @@ from truecopy.structure.naming import name_of
 from truecopy.tracing import storages
 from truecopy.tracing.ledger import Ledger
 from truecopy.tracing.lines import LineOfCode
+from truecopy.tracing.nodes import ACCUMULATOR
 from truecopy.tracing.rounds import Round, survived
 from truecopy.tracing.storages import Block
 
@@ -79,9 +80,50 @@ def _bytes(ledger: Ledger, rounds: list[Round], tensors: list[torch.Tensor]) -> 
 def _holders(block: Block, ledger: Ledger, tensors: list[torch.Tensor]) -> tuple[str, ...]:
     for tensor in tensors:
         with _torch.disable_torch_function():
-            if ledger.memory.find(tensor) is block:
-                return _names(tensor)
+            is_on_it = ledger.memory.find(tensor) is block
+        if is_on_it and (names := _names(tensor)):
+            return names
+    return _holders_of_graphs(block, ledger, tensors)
+
+
+def _holders_of_graphs(
+    block: Block, ledger: Ledger, tensors: list[torch.Tensor]
+) -> tuple[str, ...]:
+    """Whose graph keeps it: no variable does, but a node behind one. The youngest are asked first."""
+    room = MOST_NODES
+    for tensor in reversed(tensors):
+        with _torch.disable_torch_function():
+            if tensor.is_leaf:
+                continue
+            behind = _nodes_behind(tensor, room)
+            is_kept = any(
+                ledger.memory.find(one) is block for node in behind for one in _kept_by(node)
+            )
+        if is_kept and (names := _names(tensor)):
+            return tuple(f"{name}.grad_fn" for name in names)
+        room -= len(behind)
+        if room <= 0:
+            break
     return ()
+
+
+def _nodes_behind(tensor: torch.Tensor, most: int) -> list[Any]:
+    """The nodes of the graph that a tensor came out of, at most so many: accumulators have no number."""
+    waiting = [graph_of(tensor)]
+    seen: dict[Any, None] = {}
+    while waiting and len(seen) < most:
+        node = waiting.pop()
+        if node is not None and node not in seen:
+            seen[node] = None
+            waiting += [after for after, _ in node.next_functions]
+    return list(seen)
+
+
+def _kept_by(node: Any) -> list[torch.Tensor]:
+    """The tensors that a node keeps alive: saved ones, or the leaf whose gradient it adds to."""
+    if node.name() == ACCUMULATOR:
+        return [node.variable]
+    return _torch.saved_tensors(node)
 
 
 def _names(tensor: torch.Tensor) -> tuple[str, ...]:

@@ -124,6 +124,19 @@ def test_22_saved_for_backward() -> None:
     assert saved.site.text == "return x.exp().sum()"
 
 
+def test_22_saved_by_the_nodes_of_every_result() -> None:
+    """A call with several results: what each of their nodes keeps."""
+    x = torch.ones(1000, requires_grad=True)
+
+    def run() -> object:
+        values = torch.unbind(torch.stack([x.exp(), x.exp()]))
+        return torch.linalg.qr(values[0].reshape(20, 50))
+
+    record = traced(run)
+    saved = {o.saved_by for o in record.peak.owners if o.owner == "saved for backward"}
+    assert {"ExpBackward0", "LinalgQrBackward0"} <= saved
+
+
 def test_23_both_halves_of_a_leak() -> None:
     """`total = total + loss` keeps bytes without a backward pass, and nodes with one."""
     x = torch.ones(1000, requires_grad=True)

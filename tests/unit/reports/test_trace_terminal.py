@@ -41,10 +41,12 @@ Alive at the peak of 72.0 KiB:
    8 bytes  activation             train.py:14           loss = model(w).sum()
 
 Allocated again and again:
-  12 times 4 bytes  train.py:14  sum: must be new: needed for backward
+  12 times 4 bytes  train.py:14  sum: torch.sum(..., out=...) saves 44 bytes
 
 Better ways to copy:
-  1 time  24.0 KiB  train.py:4  torch.tensor(t) copies through the host: t.detach().clone()
+  24.0 KiB in 1 call  train.py:4  w = torch.ones(96, 64)
+      torch.tensor(t): copies through the host
+      instead: t.detach().clone()
 
 Iterations:
   number  at its end  allocated    copied      peak  survived  nodes
@@ -52,7 +54,7 @@ Iterations:
        1    48.0 KiB   24.0 KiB         0  72.0 KiB   4 bytes  1
 
 Not seen:
-  1 other threads: modes are of one thread"""  # noqa: E501 - as it is printed
+  other threads (1): modes are of one thread"""  # noqa: E501 - as it is printed
 
 
 def test_a_trace() -> None:

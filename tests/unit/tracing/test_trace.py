@@ -213,3 +213,40 @@ def test_a_trace_is_used_once() -> None:
     with pytest.raises(tc.UsageError, match="nothing was traced"):
         tc.trace().copies  # noqa: B018
     gc.collect()
+
+
+def test_what_a_graph_alone_keeps_is_held_by_who_has_the_graph() -> None:
+    """Leaves and saved tensors without a name are told by the tensor whose graph they are in."""
+    total: object = 0
+    with tc.trace() as t:
+        for _ in range(5):
+            x = torch.ones(1000, requires_grad=True)
+            total = total + x.exp().sum()
+    held = {(s.site.text, s.what): s.holders for s in t.survivors}
+
+    assert held["x = torch.ones(1000, requires_grad=True)", "bytes"] == ("total.grad_fn",)
+    (holder,) = held["total = total + x.exp().sum()", "bytes"]
+    assert holder.startswith("saved by ExpBackward0")
+    assert holder.endswith("total")
+
+
+def test_churn_gives_the_reason_that_is_true() -> None:
+    """Another dtype is not another shape, and a call that is given no tensor has none to write to."""
+    x = torch.ones(1000)
+    with tc.trace() as t:
+        for _ in range(5):
+            x.double()
+            torch.randn(1000)
+            x.clone()
+    found = {c.call: (c.instead, c.why_not) for c in t.record.churn}
+
+    assert found["double"] == ("", "it has another dtype than its argument")
+    assert found["randn"] == ("torch.randn(..., out=...)", "it is given no tensor to write to")
+    assert found["clone"] == ("", "clone has no form that works in place")
+
+
+def test_a_trace_shows_itself_in_a_notebook() -> None:
+    """As its record does."""
+    with tc.trace() as t:
+        torch.ones(4) + 1
+    assert t._repr_html_() == t.record._repr_html_()

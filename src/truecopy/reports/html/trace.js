@@ -2,7 +2,7 @@
 
 const sites = data.sites.map(([place, file, line, endLine, column, endColumn, func, text]) => (
   { place, file, line, endLine, column, endColumn, func, text }));
-const unknownSite = { place: "before the trace", file: "", line: 0, column: -1, func: "", text: "" };
+const unknownSite = { place: "from outside", file: "", line: 0, column: -1, func: "", text: "" };
 const siteOf = (index) => sites[index] ?? unknownSite;
 const wordOf = (index) => data.words[index];
 
@@ -401,8 +401,9 @@ function survivorTable() {
 }
 
 function churnAdvice(one) {
-  if (one.why_not) return `Must be new: ${one.why_not}`;
-  return one.instead ? `${one.instead} saves ${size(one.saves_bytes)}` : "No other way is known";
+  const why = one.why_not ? `not in place: ${one.why_not}` : "";
+  if (one.instead) return `${one.instead} saves ${size(one.saves_bytes)}${why ? ` (${why})` : ""}`;
+  return why || "no other way is known";
 }
 
 function churnTable() {
@@ -424,7 +425,7 @@ function habitTable() {
     text: (one) => words(one.site, one.module, one.what, one.why, one.instead),
     columns: [
       linked, source,
-      { name: "why", style: "words", cell: (one) => `${one.what} ${one.why}` },
+      { name: "why", style: "words", cell: (one) => `${one.what}: ${one.why}` },
       { name: "instead", style: "words", cell: (one) => el("code", "", one.instead) },
       { name: "times", number: true, cell: (one) => number(one.count), by: (one) => one.count },
       { name: "bytes", number: true, cell: (one) => amount(one.nbytes), by: (one) => one.nbytes },
@@ -498,7 +499,7 @@ function storageDetail(storage) {
       ["Memory", `${size(storage.nbytes)} (${number(storage.nbytes)} bytes) on ${storage.device}`],
       ["Class", `${storage.owner}${storage.saved_by ? `, by ${storage.saved_by}` : ""}`],
       ["Life", lived(storage)],
-      ["Allocated at", storage.site < 0 ? "before the trace" : [placeLink(storage.site), " ", el("code", "", siteOf(storage.site).text)]],
+      ["Allocated at", storage.site < 0 ? "from outside" : [placeLink(storage.site), " ", el("code", "", siteOf(storage.site).text)]],
       ["Module", storage.module],
     ]),
     el("h3", "", `Views and writes: ${count(storage.events, "call")} with a result in this memory`), rows,

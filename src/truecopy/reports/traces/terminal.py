@@ -31,13 +31,7 @@ def lines_of(record: TraceRecord, width: int) -> list[str]:
         *section(
             "Allocated again and again:", record.churn, lambda c: _churn(c, names), width,
         ),
-        *section(
-            "Better ways to copy:", record.habits,
-            lambda h: (
-                count(h.count, "time"), size(h.nbytes), names.place(h.site),
-                f"{h.what} {h.why}: {h.instead}",
-            ), width,
-        ),
+        *_habits(record, names, width),
         *_iterations(record, width),
         *_unseen(record, width),
     ]  # fmt: skip
@@ -151,11 +145,33 @@ def _churn(churn: Churn, names: Names) -> tuple[str, ...]:
 
 def way_out_of(churn: Churn) -> str:
     """What could be written instead, or why there is nothing."""
-    if churn.why_not:
-        return f"must be new: {churn.why_not}"
     if churn.instead:
         return f"{churn.instead} saves {size(churn.saves_bytes)}"
-    return "no other way is known"
+    return f"not in place: {churn.why_not}" if churn.why_not else "no other way is known"
+
+
+_MOST_HABITS = 6
+"""Each takes three lines or more."""
+
+_LONGEST = 60
+"""Characters of a way to copy: those that truecopy knows are shorter."""
+
+
+def _habits(record: TraceRecord, names: Names, width: int) -> list[str]:
+    if not record.habits:
+        return []
+    shown = record.habits[:_MOST_HABITS]
+    lines = ["", "Better ways to copy:"]
+    for habit in shown:
+        where = (
+            f"  {size(habit.nbytes)} in {count(habit.count, 'call')}  {names.place(habit.site)}  "
+        )
+        lines.append(shorten(where + printable(habit.site.text), width))
+        lines += paragraph(f"{shorten(habit.what, _LONGEST)}: {habit.why}", width, 6)
+        lines += paragraph(f"instead: {shorten(habit.instead, _LONGEST)}", width, 6)
+    if more := len(record.habits) - len(shown):
+        lines.append(f"  ... and {more:,} more")
+    return lines
 
 
 _ITERATION_COLUMNS: tuple[tuple[str, Callable[[Iteration], str]], ...] = (
@@ -183,5 +199,5 @@ def _unseen(record: TraceRecord, width: int) -> list[str]:
     """What the trace could not see, with the whole of the reason."""
     if not record.unseen:
         return []
-    told = (f"{one.count:,} {one.what}: {one.why}" for one in record.unseen[:MOST_ROWS])
+    told = (f"{one.what} ({one.count:,}): {one.why}" for one in record.unseen[:MOST_ROWS])
     return ["", "Not seen:", *(line for one in told for line in paragraph(one, width, 2))]

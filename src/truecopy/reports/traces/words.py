@@ -26,7 +26,7 @@ class Names:
     def place(self, site: Site | None) -> str:
         """`train.py:9`; where Python did not tell the line, the file alone."""
         if site is None:
-            return "before the trace"
+            return "from outside"
         file = shorten(printable(self.short.get(site.file, site.file)), _LONGEST_NAME)
         return f"{file}:{site.line}" if site.line else file
 
