@@ -371,7 +371,14 @@ def million(checks: list[Any], results: list[Any]) -> None:
     results.append(result)
 
 
-PARTS = (small, step, million)
+def exact(checks: list[Any], results: list[Any]) -> None:
+    """What the exact tier costs beside torch.profiler, and whether its peak is the allocator's."""
+    found, many = exact_tier(), after_many()
+    checks += exact_checks(found, many)
+    results += [found, many]
+
+
+PARTS = (small, step, million, exact)
 
 
 def main(names: list[str]) -> None:
