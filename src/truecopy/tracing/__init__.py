@@ -9,6 +9,11 @@ the moment when they happen. What goes out: a `TraceRecord`, plain data that rep
     compiled    where compiled regions begin and end, for the modes to step aside
     sites       places in source files
     verdict     what one call did: origins of its outputs, effects on its arguments
+    ledger      the observer behind `tc.trace`: numbers by line, while the program runs
+    storages    every storage that the run met; ownership, rounds, timeline, nodes: what is told of them
+    hiding      hidden copies by line and reason, from copies; churn, habits: what could be done better
+    survivors   what iterations leave behind, and who holds it; blind: what was not seen
+    building    from a ledger to a record; instead: a line as it could be written
     facts       what can be said of a run: frozen dataclasses; the words of origins, effects, phases, owners
     encoding    facts as JSON-able data and back
     record      the record of a trace

@@ -6,7 +6,6 @@ looks at the program again.
 
 from __future__ import annotations
 
-import ast
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -34,6 +33,7 @@ from truecopy.tracing.facts import (
     Unseen,
 )
 from truecopy.tracing.habits import SAYS
+from truecopy.tracing.instead import instead_of
 from truecopy.tracing.ledger import Ledger
 from truecopy.tracing.lines import LineOfCode, name_of
 from truecopy.tracing.operations import Operation
@@ -276,7 +276,7 @@ class _Building:
                     nbytes=churn.nbytes,
                     count=churn.count,
                     per_iteration=round(churn.count / iterations, 3) if iterations else 0.0,
-                    instead=_instead(site, name_of(churn.function), how),
+                    instead=instead_of(site, name_of(churn.function), how),
                     why_not=why_not,
                     saves_bytes=churn.nbytes * (churn.count - (how == "out")) if how else 0,
                 )
@@ -378,38 +378,6 @@ NOWHERE = Site("<unknown>", 0, 0, -1, -1, "", "")
 def _call(function: Any) -> str:
     """What an event is called: functions by their names, operations by theirs."""
     return function.name if isinstance(function, Operation) else name_of(function)
-
-
-def _instead(site: Site, name: str, how: str) -> str:
-    """How a line that churns would be written; in its own words where they can be read."""
-    if not how:
-        return ""
-    if how == "out":
-        return f"torch.{name}(..., out=...)"
-    try:
-        node = ast.parse(segment(site), mode="eval").body
-    except (SyntaxError, ValueError):
-        return f".{name}_(...)"
-    match node:
-        case ast.BinOp(left=left, right=right):
-            return f"{ast.unparse(left)}.{name}_({ast.unparse(right)})"
-        case ast.Call(func=ast.Attribute(value=value), args=args) if not (
-            isinstance(value, ast.Name) and value.id in ("torch", "F")
-        ):
-            return f"{ast.unparse(value)}.{name}_({', '.join(map(ast.unparse, args))})"
-        case ast.Call(args=[first, *args]):
-            return f"{ast.unparse(first)}.{name}_({', '.join(map(ast.unparse, args))})"
-    return f".{name}_(...)"
-
-
-def segment(site: Site) -> str:
-    """The part of its line that a site is."""
-    import linecache
-
-    line = linecache.getline(site.file, site.line)
-    if site.end_line != site.line or site.column < 0:
-        return ""
-    return line[site.column : site.end_column]
 
 
 def own_bytes(ledger: Ledger) -> int:
