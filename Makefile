@@ -39,7 +39,7 @@ test: $(TEST)
 	$(PY) -m pytest $(ARGS)
 
 test-models: $(TEST)
-	$(PY) tests/models/all_models.py $(ARGS)
+	$(PY) tests/model_types/all_models.py $(ARGS)
 
 check: $(DEV)
 	$(PY) -m ruff check .

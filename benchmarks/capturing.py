@@ -12,12 +12,12 @@ from typing import Any
 
 import torch
 from harness import GIB, Case, check, measure, ratio, save
+from models import resnet18, small_gpt2
 from torch import nn
 from torch.utils import _pytree
 from torch.utils._debug_mode import DebugMode
 
 import truecopy as tc
-from models import resnet18, small_gpt2
 
 PLAIN, ALL, MODULES = "plain forward", "tc.capture", 'tc.capture(select="*")'
 HERE = Path(__file__).parent

@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 from harness import GIB, Case, check, measure, ratio, save
+from models import gpt2_like
 from tensordict import TensorDict
 from torch.utils import _pytree
 
 import truecopy as tc
-from models import gpt2_like
 
 MIB = 1 << 20
 CEILING = "ceiling (copy_ between touched buffers)"

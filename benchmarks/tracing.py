@@ -23,6 +23,7 @@ from typing import Any
 
 import torch
 from harness import check, save
+from models import GPT2Like
 from torch.distributed._tools.mem_tracker import MemTracker
 from torch.overrides import TorchFunctionMode
 from torch.profiler import ProfilerActivity, profile
@@ -30,7 +31,6 @@ from torch.utils._debug_mode import DebugMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import truecopy as tc
-from models import GPT2Like
 from truecopy.cli import main as main_of_the_command
 
 Around = Callable[[], AbstractContextManager[Any]]

@@ -14,10 +14,10 @@ from typing import Any
 
 import torch
 from harness import check, save
+from models import GPT2Like
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import truecopy as tc
-from models import GPT2Like
 
 Around = Callable[[], AbstractContextManager[Any]]
 TURNS, BLOCKS, CALLS = 12, 5, 1000

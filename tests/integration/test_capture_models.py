@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import truecopy as tc
-from models.proof import prove
-from models.tiny import tiny
+from model_types.proof import prove
+from model_types.tiny import tiny
 
 RESULT = Path(__file__).parents[1] / "models" / "result.json"
 

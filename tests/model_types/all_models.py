@@ -1,6 +1,6 @@
 """`make test-models`: the proof on every model type of transformers that the recipe makes tiny.
 
-Writes tests/models/result.json. Ends with 1 where a proof fails, or fewer than sixty types were proven.
+Writes tests/model_types/result.json. Ends with 1 where a proof fails, or fewer than sixty types were proven.
 """
 
 from __future__ import annotations
