@@ -10,7 +10,7 @@ import truecopy as tc
 from model_types.proof import prove
 from model_types.tiny import tiny
 
-RESULT = Path(__file__).parents[1] / "models" / "result.json"
+RESULT = Path(__file__).parents[1] / "model_types" / "result.json"
 
 
 @pytest.mark.filterwarnings("ignore")
