@@ -22,3 +22,9 @@ def objects_frozen() -> Iterator[None]:
     gc.freeze()
     yield
     gc.unfreeze()
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers() -> None:
+    """A test that passes once passes again: random inputs are those of one seed."""
+    torch.manual_seed(0)
