@@ -16,10 +16,10 @@ def rows() -> list[str]:
     for file in sorted((HERE / "results").glob("*.json")):
         for check in json.loads(file.read_text())["checks"]:
             stretch = "" if check["stretch"] is None else f" [{check['stretch']:g}]"
-            target = f"{check['must']:.2g}{stretch}"
-            lines.append(
-                f"| {check['what']} | {target} | {check['got']:.2f} | {check['verdict']} |"
-            )
+            target, verdict = f"{check['must']:.2g}{stretch}", check["verdict"]
+            if not check["must"] and not check["stretch"]:
+                target, verdict = "none", "for comparison"
+            lines.append(f"| {check['what']} | {target} | {check['got']:.2f} | {verdict} |")
     return lines
 
 
